@@ -1,0 +1,22 @@
+//! The generic half of an aggregated Kubernetes API server.
+//!
+//! It knows nothing about workspaces or KubeVirt: give it a table of resources and a storage for
+//! each, and it serves them as kube-apiserver serves its own.
+//!
+//! A request flows `serving` → `authn` → `request` → `authz` → `endpoints` → `registry`
+//! (decode, admit, validate) → `storage`, and back through `negotiation` (encode).
+
+pub mod authn;
+pub mod authz;
+pub mod object;
+pub mod request;
+pub mod resource;
+pub mod status;
+pub mod storage;
+
+pub use authn::UserInfo;
+pub use authz::{Attributes, Authorized, Authorizer};
+pub use object::Object;
+pub use resource::{Resource, Scope, Strategy, Subresource, Verb};
+pub use status::{ApiError, Cause, Reason};
+pub use storage::{Key, Revision, Storage};

@@ -1,0 +1,1 @@
+//! The workspaces API server: REST, streams, sessions and the embedded controller

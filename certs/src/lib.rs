@@ -1,0 +1,1 @@
+//! CA hierarchy, issuing, rotation, trust bundles and certificate identity

@@ -1,0 +1,1 @@
+//! Reconcilers that turn Workspaces into VirtualMachines, StatefulSets and Deployments

@@ -1,0 +1,1 @@
+//! A stand-in for KubeVirt: real QEMU guests in real Pods behind KubeVirt's API

@@ -1,0 +1,1 @@
+//! Writes container images as OCI-layout archives, without a container engine

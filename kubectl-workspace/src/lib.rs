@@ -1,0 +1,1 @@
+//! The kubectl plugin: console, start and stop of workspaces
