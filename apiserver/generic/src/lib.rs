@@ -8,6 +8,7 @@
 
 pub mod authn;
 pub mod authz;
+pub mod call;
 pub mod object;
 pub mod request;
 pub mod resource;
@@ -16,6 +17,7 @@ pub mod storage;
 
 pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};
+pub use call::{Body, Call, Connect};
 pub use object::Object;
 pub use resource::{Resource, Scope, Strategy, Subresource, Verb};
 pub use status::{ApiError, Cause, Reason};
