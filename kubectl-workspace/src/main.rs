@@ -1,1 +1,3 @@
+//! `kubectl workspace`: see the library for what it does.
+
 fn main() {}
