@@ -1,1 +1,3 @@
+//! `workspaces-apiserver`: see the library for what it does.
+
 fn main() {}
