@@ -59,3 +59,10 @@ pub trait Connect: Send + Sync + 'static {
     /// Before an upgrade everything is a Status; afterwards the stream tells its own end.
     async fn connect(&self, call: Call) -> Result<Response<Body>, ApiError>;
 }
+
+/// The resources of a server behind its filter chain: verbs, negotiation, streaming subresources.
+#[async_trait]
+pub trait Endpoints: Send + Sync + 'static {
+    /// Answers an authorized resource request. Failures are answered too, as a Status.
+    async fn handle(&self, call: Call) -> Response<Body>;
+}

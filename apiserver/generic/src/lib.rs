@@ -9,15 +9,18 @@
 pub mod authn;
 pub mod authz;
 pub mod call;
+pub mod coalesce;
 pub mod object;
 pub mod request;
 pub mod resource;
+pub mod review_client;
+pub mod selector;
 pub mod status;
 pub mod storage;
 
 pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};
-pub use call::{Body, Call, Connect};
+pub use call::{Body, Call, Connect, Endpoints};
 pub use object::Object;
 pub use resource::{Resource, Scope, Strategy, Subresource, Verb};
 pub use status::{ApiError, Cause, Reason};

@@ -2,7 +2,13 @@
 
 use async_trait::async_trait;
 
-use crate::{ApiError, UserInfo};
+use crate::{ApiError, UserInfo, selector::Selectors};
+
+mod delegating;
+mod review;
+
+pub use delegating::{Delegating, PathRule};
+pub use review::{ReviewConfig, SubjectAccessReviews};
 
 /// What a request wants, in the words of RBAC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +29,8 @@ pub struct Attributes {
     pub name: String,
     /// Path of a non-resource request; empty for a resource request.
     pub path: String,
+    /// Selectors of list, watch and deletecollection.
+    pub selectors: Selectors,
 }
 
 /// The proof that somebody was allowed to do something. Only [`authorize`] makes one.
@@ -59,6 +67,18 @@ pub trait Authorizer: Send + Sync + 'static {
     /// # Errors
     /// When no answer could be had (the review failed): the request ends with 500, never with 403.
     async fn decide(&self, user: &UserInfo, attributes: &Attributes) -> Result<Decision, ApiError>;
+
+    /// Decides without any cached answer: for streams that ask again whether they may go on.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide). A failure is no denial.
+    async fn recheck(
+        &self,
+        user: &UserInfo,
+        attributes: &Attributes,
+    ) -> Result<Decision, ApiError> {
+        self.decide(user, attributes).await
+    }
 }
 
 /// Asks the authorizer and turns its yes into a value that handlers must be given.
