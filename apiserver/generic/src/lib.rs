@@ -14,6 +14,7 @@ pub mod object;
 pub mod request;
 pub mod resource;
 pub mod review_client;
+pub mod schema;
 pub mod selector;
 pub mod status;
 pub mod storage;

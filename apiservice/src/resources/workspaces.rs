@@ -1,0 +1,165 @@
+//! `workspaces`: the row and the strategy.
+
+use apiserver_generic::{
+    Cause, Object, Resource, Scope, Strategy, Subresource, Verb, resource::Rest,
+};
+use serde_json::{Value, json};
+
+use super::{cells, isolate_status};
+use crate::{schema, v1alpha1, validation};
+
+/// Decides about workspaces.
+pub struct WorkspaceStrategy {
+    row: Resource,
+}
+
+impl WorkspaceStrategy {
+    /// The strategy with its row.
+    #[allow(clippy::new_without_default)] // `default` is the trait's word for filling in defaults
+    pub fn new() -> Self {
+        Self { row: row() }
+    }
+}
+
+fn row() -> Resource {
+    Resource {
+        group: v1alpha1::GROUP,
+        version: v1alpha1::VERSION,
+        kind: "Workspace",
+        plural: "workspaces",
+        singular: "workspace",
+        short_names: &["ws"],
+        categories: &["all"],
+        scope: Scope::Namespaced,
+        verbs: &Verb::ALL,
+        subresources: vec![
+            Subresource {
+                name: "status",
+                verbs: &[Verb::Get, Verb::Patch, Verb::Update],
+                kind: "Workspace",
+                rest: Rest::None,
+                streaming: false,
+            },
+            Subresource {
+                name: "console",
+                verbs: &[Verb::Create, Verb::Get],
+                kind: "WorkspaceSession",
+                rest: Rest::None,
+                streaming: true,
+            },
+        ],
+        schema: schema::of::<v1alpha1::Workspace>(),
+        columns: vec![
+            cells::text("Type", "How the workspace runs: container, scratch or vm."),
+            cells::text("Status", "Where the workspace is in its life."),
+            cells::text("Ready", "1 when the workspace can be used."),
+            cells::text(
+                "Image",
+                "The main container's image, or the guest's root disk.",
+            ),
+            cells::text("Address", "The workspace's address on the pod network."),
+            cells::AGE,
+            cells::wide("Node", "The node that the workspace runs on."),
+            cells::wide("Reason", "Why the workspace is not ready."),
+        ],
+    }
+}
+
+impl Strategy for WorkspaceStrategy {
+    fn resource(&self) -> &Resource {
+        &self.row
+    }
+
+    fn default(&self, object: &mut Object) {
+        if let Some(Value::Object(spec)) = object.fields_mut().get_mut("spec") {
+            spec.entry("type").or_insert_with(|| json!("container"));
+        }
+    }
+
+    fn prepare_for_create(&self, object: &mut Object) {
+        object.fields_mut().remove("status");
+    }
+
+    fn prepare_for_update(&self, new: &mut Object, old: &Object, subresource: Option<&str>) {
+        isolate_status(new, old, subresource);
+    }
+
+    fn validate(&self, object: &Object) -> Vec<Cause> {
+        validation::workspace(&self.row.schema, object)
+    }
+
+    fn validate_update(&self, new: &Object, old: &Object, subresource: Option<&str>) -> Vec<Cause> {
+        validation::workspace_update(&self.row.schema, new, old, subresource)
+    }
+
+    fn cells(&self, object: &Object, now: i64) -> Vec<Value> {
+        let ready = object
+            .pointer("/status/readyReplicas")
+            .and_then(Value::as_i64)
+            .unwrap_or(0);
+        vec![
+            string_or(object, "/spec/type", "container"),
+            json!(status(object)),
+            json!(ready.to_string()),
+            cells::string(object, "/spec/template/spec/containers/0/image"),
+            cells::string(object, "/status/address"),
+            cells::age(object, now),
+            cells::string(object, "/status/nodeName"),
+            json!(not_ready_reason(object)),
+        ]
+    }
+}
+
+fn string_or(object: &Object, pointer: &str, default: &str) -> Value {
+    json!(
+        object
+            .str_at(pointer)
+            .filter(|s| !s.is_empty())
+            .unwrap_or(default)
+    )
+}
+
+fn status(object: &Object) -> &str {
+    if object.deletion_timestamp().is_some() {
+        return v1alpha1::Phase::Terminating.as_str();
+    }
+    object
+        .str_at("/status/phase")
+        .unwrap_or(v1alpha1::Phase::Pending.as_str())
+}
+
+fn not_ready_reason(object: &Object) -> &str {
+    object
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .and_then(|list| {
+            list.iter()
+                .find(|c| c["type"] == "Ready" && c["status"] != "True")
+        })
+        .and_then(|c| c["reason"].as_str())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_tells_what_a_person_wants_to_know() {
+        let object = Object::from_value(json!({
+            "metadata": {"name": "demo", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"type": "vm", "template": {"spec": {"containers": [{"name": "a", "image": "img:1"}]}}},
+            "status": {"phase": "Running", "readyReplicas": 1, "address": "10.0.0.7"}
+        }))
+        .unwrap();
+        let now = "2026-01-01T00:00:20Z"
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+            .as_second();
+        let cells = WorkspaceStrategy::new().cells(&object, now);
+        assert_eq!(
+            json!(cells[..6]),
+            json!(["vm", "Running", "1", "img:1", "10.0.0.7", "20s"])
+        );
+    }
+}

@@ -1,0 +1,32 @@
+//! Structural OpenAPI v3 schemas of our kinds, made from their Rust types.
+//!
+//! Entry point: [`of`]. The types' doc comments become descriptions, so `kubectl explain` reads what
+//! a reader of the code reads. PodSpec comes from `schema/podspec.json`, kube-apiserver's own.
+
+mod podspec;
+mod structural;
+
+pub use podspec::pod_spec;
+pub use structural::of;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::json;
+
+/// A field of type PodSpec.
+pub fn pod_spec_schema(_: &mut SchemaGenerator) -> Schema {
+    wrap(pod_spec())
+}
+
+/// A field that keeps whatever it is given.
+pub fn any_object(_: &mut SchemaGenerator) -> Schema {
+    wrap(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}))
+}
+
+/// A resource quantity: `2Gi`, `500m`, or a bare number.
+pub fn quantity(_: &mut SchemaGenerator) -> Schema {
+    wrap(json!({"x-kubernetes-int-or-string": true, "format": "quantity"}))
+}
+
+fn wrap(value: serde_json::Value) -> Schema {
+    Schema::try_from(value).unwrap_or_default()
+}

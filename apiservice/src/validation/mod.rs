@@ -1,0 +1,62 @@
+//! What a valid object is, beyond its schema. Pure: every function takes values and gives causes.
+
+mod image;
+mod names;
+mod workspace;
+
+pub use image::image;
+pub use names::{dns_label, dns_subdomain};
+pub use workspace::{workspace, workspace_update};
+
+use apiserver_generic::{Cause, Object, schema};
+use serde_json::Value;
+
+/// Names are DNS subdomains of at most 63 characters, so that children and labels can carry them.
+pub const MAX_NAME: usize = 63;
+
+/// Problems of a session object.
+pub fn session(row: &Value, object: &Object) -> Vec<Cause> {
+    schema::validate(row, &object.clone().into_value(), "")
+}
+
+/// Schema first; the rest would only repeat what it says.
+fn by_schema(row: &Value, object: &Object) -> Result<(), Vec<Cause>> {
+    let causes = schema::validate(row, &object.clone().into_value(), "");
+    if causes.is_empty() {
+        Ok(())
+    } else {
+        Err(causes)
+    }
+}
+
+fn name(object: &Object) -> Vec<Cause> {
+    let name = object.name();
+    let mut causes: Vec<Cause> = dns_subdomain(name)
+        .into_iter()
+        .map(|why| invalid("metadata.name", name, &why))
+        .collect();
+    if name.len() > MAX_NAME {
+        causes.push(cause(
+            "FieldValueTooLong",
+            "metadata.name",
+            format!("Too long: may not be more than {MAX_NAME} bytes"),
+        ));
+    }
+    causes
+}
+
+fn invalid(field: &str, value: &str, why: &str) -> Cause {
+    cause(
+        "FieldValueInvalid",
+        field,
+        format!("Invalid value: {value:?}: {why}"),
+    )
+}
+
+fn cause(reason: &str, field: &str, message: String) -> Cause {
+    Cause {
+        reason: reason.to_owned(),
+        message,
+        field: field.to_owned(),
+    }
+}

@@ -1,0 +1,266 @@
+//! A valid workspace.
+
+use std::collections::BTreeSet;
+
+use apiserver_generic::{Cause, Object};
+use serde_json::Value;
+
+use super::{by_schema, cause, dns_label, invalid, name};
+
+const CONTAINERS: &str = "spec.template.spec.containers";
+
+/// Problems of a Workspace.
+pub fn workspace(row: &Value, object: &Object) -> Vec<Cause> {
+    if let Err(causes) = by_schema(row, object) {
+        return causes;
+    }
+    let mut causes = name(object);
+    causes.extend(containers(object));
+    causes.extend(guest_mounts(object));
+    causes
+}
+
+/// Problems of a change to a Workspace.
+pub fn workspace_update(
+    row: &Value,
+    new: &Object,
+    old: &Object,
+    subresource: Option<&str>,
+) -> Vec<Cause> {
+    if subresource == Some("status") {
+        return by_schema(row, new).err().unwrap_or_default();
+    }
+    let mut causes = workspace(row, new);
+    let (before, after) = (old.str_at("/spec/type"), new.str_at("/spec/type"));
+    if before.unwrap_or("container") != after.unwrap_or("container") {
+        let text = "the type of a workspace cannot be changed: make a new workspace, or delete this one first";
+        causes.push(invalid("spec.type", after.unwrap_or_default(), text));
+    }
+    causes
+}
+
+fn containers(object: &Object) -> Vec<Cause> {
+    let list = object
+        .pointer("/spec/template/spec/containers")
+        .and_then(Value::as_array);
+    let Some(list) = list.filter(|l| !l.is_empty()) else {
+        return vec![cause(
+            "FieldValueRequired",
+            CONTAINERS,
+            "Required value: a workspace needs a container".into(),
+        )];
+    };
+    let mut seen = BTreeSet::new();
+    let mut causes = Vec::new();
+    for (index, container) in list.iter().enumerate() {
+        let path = format!("{CONTAINERS}[{index}]");
+        causes.extend(container_name(container, &path, &mut seen));
+        if container["image"]
+            .as_str()
+            .unwrap_or_default()
+            .trim()
+            .is_empty()
+        {
+            causes.push(cause(
+                "FieldValueRequired",
+                &format!("{path}.image"),
+                "Required value".into(),
+            ));
+        }
+        causes.extend(ports(container, &path));
+    }
+    causes
+}
+
+fn container_name<'a>(
+    container: &'a Value,
+    path: &str,
+    seen: &mut BTreeSet<&'a str>,
+) -> Option<Cause> {
+    let field = format!("{path}.name");
+    let name = container["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Some(cause("FieldValueRequired", &field, "Required value".into()));
+    }
+    if let Some(why) = dns_label(name) {
+        return Some(invalid(&field, name, &why));
+    }
+    (!seen.insert(name)).then(|| {
+        cause(
+            "FieldValueDuplicate",
+            &field,
+            format!("Duplicate value: {name:?}"),
+        )
+    })
+}
+
+fn ports(container: &Value, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (index, port) in container["ports"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let number = port["containerPort"].as_i64().unwrap_or(0);
+        if !(1..=65535).contains(&number) {
+            let text = format!("Invalid value: {number}: must be between 1 and 65535, inclusive");
+            causes.push(cause(
+                "FieldValueInvalid",
+                &format!("{path}.ports[{index}].containerPort"),
+                text,
+            ));
+        }
+        let protocol = port["protocol"].as_str().unwrap_or("TCP");
+        if !["TCP", "UDP", "SCTP"].contains(&protocol) {
+            let text = format!(
+                "Unsupported value: {protocol:?}: supported values: \"SCTP\", \"TCP\", \"UDP\""
+            );
+            causes.push(cause(
+                "FieldValueNotSupported",
+                &format!("{path}.ports[{index}].protocol"),
+                text,
+            ));
+        }
+    }
+    causes
+}
+
+fn guest_mounts(object: &Object) -> Vec<Cause> {
+    let Some(mounts) = object
+        .pointer("/spec/volumeMounts")
+        .and_then(Value::as_array)
+    else {
+        return Vec::new();
+    };
+    let mut causes = Vec::new();
+    if !mounts.is_empty() && object.str_at("/spec/type") != Some("vm") {
+        let text = "Forbidden: guest disks need type vm; for a container use template.spec.volumes";
+        causes.push(cause(
+            "FieldValueForbidden",
+            "spec.volumeMounts",
+            text.into(),
+        ));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, mount) in mounts.iter().enumerate() {
+        let name = mount["name"].as_str().unwrap_or_default();
+        let field = format!("spec.volumeMounts[{index}].name");
+        if let Some(why) = dns_label(name) {
+            causes.push(invalid(&field, name, &why));
+        } else if !seen.insert(name) {
+            causes.push(cause(
+                "FieldValueDuplicate",
+                &field,
+                format!("Duplicate value: {name:?}"),
+            ));
+        }
+        if mount["type"] == "cdrom" && mount["bus"] == "virtio" {
+            let text = "a CD-ROM cannot be on the virtio bus: use sata, scsi or usb";
+            causes.push(invalid(
+                &format!("spec.volumeMounts[{index}].bus"),
+                "virtio",
+                text,
+            ));
+        }
+    }
+    causes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{schema, v1alpha1};
+    use serde_json::json;
+
+    fn object(spec: Value) -> Object {
+        Object::from_value(
+            json!({"apiVersion": "kubeworkspaces.io/v1alpha1", "kind": "Workspace",
+            "metadata": {"name": "w"}, "spec": spec}),
+        )
+        .unwrap()
+    }
+
+    fn with_container(container: Value) -> Value {
+        json!({"type": "vm", "template": {"spec": {"containers": [container]}}})
+    }
+
+    #[test]
+    fn every_fault_names_its_field() {
+        let row = schema::of::<v1alpha1::Workspace>();
+        let table = [
+            (
+                with_container(
+                    json!({"name": "a", "image": "i", "ports": [{"containerPort": 22}]}),
+                ),
+                vec![],
+            ),
+            (
+                with_container(
+                    json!({"name": "a", "image": "i", "resources": {"limits": {"cpu": 0.5}}}),
+                ),
+                vec![],
+            ),
+            (json!({"type": "vm"}), vec!["spec.template"]),
+            (
+                json!({"type": "qemu", "template": {"spec": {"containers": []}}}),
+                vec!["spec.type"],
+            ),
+            (
+                json!({"template": {"spec": {"containers": []}}}),
+                vec![CONTAINERS],
+            ),
+            (
+                with_container(json!({"name": "a.b", "image": "i"})),
+                vec!["spec.template.spec.containers[0].name"],
+            ),
+            (
+                with_container(json!({"name": "a"})),
+                vec!["spec.template.spec.containers[0].image"],
+            ),
+            (
+                with_container(json!({"name": "a", "image": "i", "ports": [{"containerPort": 0}]})),
+                vec!["spec.template.spec.containers[0].ports[0].containerPort"],
+            ),
+            (
+                with_container(json!({"name": "a", "image": 5})),
+                vec!["spec.template.spec.containers[0].image"],
+            ),
+            (
+                json!({"type": "scratch", "volumeMounts": [{"name": "d"}],
+                    "template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}),
+                vec!["spec.volumeMounts"],
+            ),
+            (
+                json!({"type": "vm", "volumeMounts": [{"name": "d", "type": "cdrom", "bus": "virtio"}],
+                    "template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}),
+                vec!["spec.volumeMounts[0].bus"],
+            ),
+        ];
+        for (spec, expected) in table {
+            let causes = workspace(&row, &object(spec.clone()));
+            let fields: Vec<_> = causes.iter().map(|c| c.field.as_str()).collect();
+            assert_eq!(fields, expected, "{spec} {causes:?}");
+        }
+    }
+
+    #[test]
+    fn the_type_is_fixed() {
+        let row = schema::of::<v1alpha1::Workspace>();
+        let spec = |kind: &str| json!({"type": kind, "template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}});
+        let (vm, container) = (object(spec("vm")), object(spec("container")));
+        assert_eq!(workspace_update(&row, &vm, &vm, None), vec![]);
+        assert_eq!(
+            workspace_update(&row, &container, &vm, None)[0].field,
+            "spec.type"
+        );
+    }
+
+    #[test]
+    fn names_are_at_most_63_characters() {
+        let row = schema::of::<v1alpha1::Workspace>();
+        let mut long = object(with_container(json!({"name": "a", "image": "i"})));
+        long.set_meta("name", &"x".repeat(64));
+        assert_eq!(workspace(&row, &long)[0].field, "metadata.name");
+    }
+}
