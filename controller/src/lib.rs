@@ -1,1 +1,8 @@
-//! Reconcilers that turn Workspaces into VirtualMachines, StatefulSets and Deployments
+//! Reconcilers that turn Workspaces into VirtualMachines, StatefulSets and Deployments.
+//!
+//! Decisions are pure and come first:
+//! - [`plan`]: which children a Workspace should have;
+//! - [`names`]: what those children are called and how they say whose they are.
+
+pub mod names;
+pub mod plan;

@@ -1,0 +1,160 @@
+//! The VirtualMachine of a vm workspace, in a form that KubeVirt's own admission accepts.
+
+use serde_json::{Map, Value, json};
+
+use super::input::{Settings, Workspace};
+use super::problem::Problem;
+use super::{Child, ChildKind, mac, ports, resources, service, userdata};
+use crate::names::{WORKSPACE_NAME, cloud_init_secret};
+
+/// Label keys that KubeVirt keeps for itself on machines.
+const RESERVED: &str = "kubevirt.io/";
+
+/// The machine, the Secret with its user-data if it has any, and what could not be done.
+pub(crate) fn machine(workspace: &Workspace, settings: &Settings) -> (Vec<Child>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let user_data = userdata::render(settings).unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
+    let secret = user_data.map(|text| secret(workspace, &text));
+    let labels = labels(workspace, &mut problems);
+    let spec = guest(workspace, settings, secret.is_some(), &mut problems);
+    let name = workspace.owner.name.clone();
+    let body = json!({
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": workspace.owner.child_metadata(&name),
+        "spec": {
+            "runStrategy": workspace.run.strategy(),
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    });
+    let machine = Child {
+        kind: ChildKind::VirtualMachine,
+        name,
+        body,
+    };
+    (secret.into_iter().chain([machine]).collect(), problems)
+}
+
+fn secret(workspace: &Workspace, user_data: &str) -> Child {
+    let name = cloud_init_secret(&workspace.owner.name);
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": workspace.owner.child_metadata(&name),
+        "type": "Opaque",
+        "data": {"userdata": super::base64(user_data.as_bytes())},
+    });
+    Child {
+        kind: ChildKind::Secret,
+        name,
+        body,
+    }
+}
+
+fn labels(workspace: &Workspace, problems: &mut Vec<Problem>) -> Map<String, Value> {
+    let mut labels = workspace.labels.clone();
+    labels.retain(|key, _| {
+        let keep = !key.starts_with(RESERVED);
+        if !keep {
+            let field = format!("metadata.labels[{key}]");
+            problems.push(Problem::ignored(
+                &field,
+                "KubeVirt keeps this label for itself",
+            ));
+        }
+        keep
+    });
+    labels.insert(WORKSPACE_NAME.to_owned(), json!(workspace.owner.name));
+    labels
+}
+
+/// `spec.template.spec`.
+fn guest(
+    workspace: &Workspace,
+    settings: &Settings,
+    cloud_init: bool,
+    problems: &mut Vec<Problem>,
+) -> Value {
+    let mut disks = vec![json!({"name": "rootdisk", "disk": {"bus": "virtio"}})];
+    let mut volumes = vec![json!({"name": "rootdisk", "containerDisk": root(workspace)})];
+    if cloud_init {
+        let name = cloud_init_secret(&workspace.owner.name);
+        disks.push(json!({"name": "cloudinitdisk", "disk": {"bus": "virtio"}}));
+        volumes.push(json!({
+            "name": "cloudinitdisk", "cloudInitNoCloud": {"secretRef": {"name": name}},
+        }));
+    }
+    let (resources, more) = resources::decide(workspace.main_container(), settings);
+    problems.extend(more);
+    let mut spec = json!({
+        "domain": {
+            "cpu": {"cores": resources.cores},
+            "memory": {"guest": resources.guest},
+            "resources": resources.pod,
+            "devices": devices(workspace, settings, disks, problems),
+        },
+        "networks": [{"name": "default", "pod": {}}],
+        "volumes": volumes,
+    });
+    copy_scheduling(workspace.pod_spec(), &mut spec);
+    spec
+}
+
+fn devices(
+    workspace: &Workspace,
+    settings: &Settings,
+    disks: Vec<Value>,
+    problems: &mut Vec<Problem>,
+) -> Value {
+    let agent = service::agent_port(settings);
+    let declared = ports::declared(workspace.main_container(), agent);
+    let (ports, more) = ports::of_machine(&declared);
+    problems.extend(more);
+    let mut devices = json!({
+        "disks": disks,
+        "interfaces": [{
+            "name": "default",
+            "masquerade": {},
+            "macAddress": mac::address(&workspace.owner.name),
+            "ports": ports,
+        }],
+        "inputs": [{"type": "tablet", "bus": "usb", "name": "tablet"}],
+    });
+    if let Some(model) = settings.video_device.as_deref().filter(|m| !m.is_empty()) {
+        devices["video"] = json!({"type": model});
+    }
+    if let Some(model) = settings.sound_device.as_deref().filter(|m| !m.is_empty()) {
+        devices["sound"] = json!({"name": "audiodev", "model": model});
+    }
+    devices
+}
+
+/// The containerDisk. Its changes are lost when the machine stops.
+fn root(workspace: &Workspace) -> Value {
+    let mut disk = json!({"image": workspace.image()});
+    let policy = &workspace.main_container()["imagePullPolicy"];
+    if policy.is_string() {
+        disk["imagePullPolicy"] = policy.clone();
+    }
+    let secret = &workspace.pod_spec()["imagePullSecrets"][0]["name"];
+    if secret.is_string() {
+        disk["imagePullSecret"] = secret.clone();
+    }
+    disk
+}
+
+/// Fields of the pod that mean the same on a machine.
+fn copy_scheduling(pod: &Value, spec: &mut Value) {
+    for field in [
+        "nodeSelector",
+        "tolerations",
+        "terminationGracePeriodSeconds",
+    ] {
+        if !super::is_unset(&pod[field]) {
+            spec[field] = pod[field].clone();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Which children a Workspace should have. Entry point: [`plan`].
+//!
+//! **Architecture Invariant:** everything here is a function of its arguments: no client, no
+//! clock, no randomness. Bodies are exactly the fields that the controller owns, ready for
+//! server-side apply.
+
+mod input;
+mod mac;
+mod machine;
+mod pods;
+mod ports;
+mod problem;
+mod quantity;
+mod resources;
+mod service;
+mod unsupported;
+mod userdata;
+
+#[cfg(test)]
+mod golden;
+
+use base64::Engine;
+use serde_json::Value;
+
+pub use input::{
+    Entry, Facts, ImageRecord, ProxySettings, RunState, Settings, Workspace, WorkspaceType,
+};
+pub use problem::{Cause, Problem, Severity};
+
+/// Kind of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChildKind {
+    /// `v1` Secret.
+    Secret,
+    /// `kubevirt.io/v1` VirtualMachine.
+    VirtualMachine,
+    /// `apps/v1` StatefulSet.
+    StatefulSet,
+    /// `apps/v1` Deployment.
+    Deployment,
+    /// `v1` Service.
+    Service,
+}
+
+/// A child as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    /// Its kind.
+    pub kind: ChildKind,
+    /// Its name; the namespace is the workspace's.
+    pub name: String,
+    /// The fields that we own, with `apiVersion`, `kind` and `metadata`.
+    pub body: Value,
+}
+
+/// All that should exist for a workspace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Children in the order in which they are applied: what others refer to comes first.
+    pub children: Vec<Child>,
+    /// What cannot be done, the worst first.
+    pub problems: Vec<Problem>,
+}
+
+impl Plan {
+    /// The problem that keeps the workload from running, if there is one.
+    pub fn blocker(&self) -> Option<&Problem> {
+        self.problems
+            .iter()
+            .find(|problem| problem.severity != Severity::Ignored)
+    }
+}
+
+/// Decides what should exist. `image` matters to machines only.
+///
+/// A workload that is refused is not planned, so that one which exists is left as it is; unless
+/// it is stopped: stopping always works.
+pub fn plan(workspace: &Workspace, image: Option<&ImageRecord>, facts: Facts) -> Plan {
+    let settings = image.map(ImageRecord::settings).unwrap_or_default();
+    let (mut children, mut problems) = match workspace.kind {
+        WorkspaceType::Container => (vec![pods::stateful_set(workspace)], Vec::new()),
+        WorkspaceType::Scratch => (vec![pods::deployment(workspace)], Vec::new()),
+        WorkspaceType::Vm => machine_or_why_not(workspace, &settings, facts),
+    };
+    let (service, more) = service::service(workspace, &settings);
+    children.push(service);
+    problems.extend(more);
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+    Plan { children, problems }
+}
+
+fn machine_or_why_not(
+    workspace: &Workspace,
+    settings: &Settings,
+    facts: Facts,
+) -> (Vec<Child>, Vec<Problem>) {
+    let mut problems = unsupported::of_machine(workspace, settings);
+    let (children, more) = machine::machine(workspace, settings);
+    problems.extend(more);
+    if !facts.kubevirt {
+        problems.push(Problem::kubevirt_missing());
+    }
+    let refused = problems.iter().any(|p| p.severity == Severity::Refused);
+    let planned = facts.kubevirt && !(refused && workspace.run == RunState::Running);
+    (if planned { children } else { Vec::new() }, problems)
+}
+
+/// Null, an empty string, list or map: the same as not being there.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
