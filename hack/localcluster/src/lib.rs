@@ -1,1 +1,16 @@
-//! A whole single-node Kubernetes on one machine without a container engine, and its control plane alone for tests
+//! A whole single-node Kubernetes on one machine without a container engine, and its control plane alone for tests.
+//!
+//! Read in this order: [`versions`] (what runs), [`assets`] (where its programs come from), [`checks`] (what the
+//! machine must offer), [`pki`] (who trusts whom), [`proc`] (how programs are started and ended), [`controlplane`]
+//! (their command lines). [`harness`] is what tests use. `hack/up` and its sisters call the binary of this crate.
+
+pub mod assets;
+pub mod pki;
+pub mod proc;
+pub mod progress;
+pub mod state;
+pub mod versions;
+
+pub use assets::{Assets, Binary};
+pub use pki::Pki;
+pub use state::State;
