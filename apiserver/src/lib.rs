@@ -1,1 +1,3 @@
 //! The workspaces API server: REST, streams, sessions and the embedded controller
+
+pub mod streams;

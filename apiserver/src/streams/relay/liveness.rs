@@ -1,0 +1,205 @@
+//! Whether a peer is alive, decided over times alone.
+//!
+//! A ping counts as missed only if it was written with nothing queued before it: behind a queue it
+//! says how slow the peer reads, not whether it lives. For that there is the longer rule: no progress for
+//! ten minutes. A peer that missed two pings is dead.
+
+use std::time::{Duration, Instant};
+
+/// How often pings go out.
+pub const PING_EVERY: Duration = Duration::from_secs(15);
+/// How long a peer may take nothing while something waits for it.
+pub const NO_PROGRESS: Duration = Duration::from_secs(600);
+/// How many counted pings may stay unanswered.
+const MISSES: u8 = 2;
+
+/// When an unanswered ping counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Whenever nothing was queued on our side.
+    NothingQueued,
+    /// Only if the peer has also proved, by an earlier pong, that it took all data before it.
+    /// virt-handler answers pings only while it is not blocked on a guest that does not read.
+    NothingUnproved,
+}
+
+/// What to do at a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send a ping.
+    Ping,
+    /// Send none: output waits already.
+    Wait,
+    /// Two counted pings were missed.
+    Dead,
+    /// Nothing moved for [`NO_PROGRESS`].
+    Stalled,
+}
+
+/// The state of one peer.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    rule: Rule,
+    /// The oldest ping without an answer.
+    unanswered_since: Option<Instant>,
+    /// Whether the last ping counts when it stays unanswered.
+    counts: bool,
+    missed: u8,
+    /// Data went out since the last pong.
+    unproved: bool,
+    /// Since when something waits and nothing moved.
+    blocked_since: Option<Instant>,
+}
+
+impl Liveness {
+    /// A peer that has just answered a handshake.
+    pub fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            unanswered_since: None,
+            counts: false,
+            missed: 0,
+            unproved: false,
+            blocked_since: None,
+        }
+    }
+
+    /// Bytes of the peer arrived.
+    pub fn heard(&mut self) {
+        self.unanswered_since = None;
+        self.counts = false;
+        self.missed = 0;
+    }
+
+    /// A pong arrived: all data before its ping was taken.
+    pub fn pong(&mut self) {
+        self.heard();
+        self.unproved = false;
+    }
+
+    /// We are not reading from the peer (the other side takes nothing): its pongs cannot be seen.
+    pub fn not_listening(&mut self) {
+        self.unanswered_since = None;
+        self.counts = false;
+        self.missed = 0;
+    }
+
+    /// The socket took bytes; `left` says whether more wait.
+    pub fn wrote(&mut self, now: Instant, left: bool) {
+        self.blocked_since = left.then_some(now);
+    }
+
+    /// Data was queued for the peer.
+    pub fn queued(&mut self, now: Instant) {
+        self.unproved = true;
+        self.blocked_since.get_or_insert(now);
+    }
+
+    /// Every [`PING_EVERY`].
+    pub fn tick(&mut self, now: Instant) -> Verdict {
+        if self.counts && self.unanswered_since.is_some() {
+            self.missed += 1;
+            if self.missed >= MISSES {
+                return Verdict::Dead;
+            }
+        }
+        let long = |since: Option<Instant>| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= NO_PROGRESS)
+        };
+        if long(self.blocked_since) || long(self.unanswered_since) {
+            return Verdict::Stalled;
+        }
+        if self.blocked_since.is_some() {
+            self.counts = false;
+            return Verdict::Wait;
+        }
+        self.counts = match self.rule {
+            Rule::NothingQueued => true,
+            Rule::NothingUnproved => !self.unproved,
+        };
+        self.unanswered_since.get_or_insert(now);
+        Verdict::Ping
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Clock(Instant);
+
+    impl Clock {
+        fn next(&mut self) -> Instant {
+            self.0 += PING_EVERY;
+            self.0
+        }
+    }
+
+    fn start(rule: Rule) -> (Liveness, Clock) {
+        (Liveness::new(rule), Clock(Instant::now()))
+    }
+
+    #[test]
+    fn two_missed_pings_are_death_within_45_seconds() {
+        let (mut peer, mut clock) = start(Rule::NothingQueued);
+        assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+        assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+        assert_eq!(peer.tick(clock.next()), Verdict::Dead);
+    }
+
+    #[test]
+    fn any_byte_is_life() {
+        let (mut peer, mut clock) = start(Rule::NothingQueued);
+        for _ in 0..10 {
+            assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+            peer.heard();
+        }
+    }
+
+    #[test]
+    fn behind_a_queue_nothing_is_missed_but_ten_minutes_end_it() {
+        let (mut peer, mut clock) = start(Rule::NothingQueued);
+        peer.queued(clock.0);
+        for _ in 0..39 {
+            assert_eq!(peer.tick(clock.next()), Verdict::Wait);
+        }
+        assert_eq!(peer.tick(clock.next()), Verdict::Stalled);
+    }
+
+    #[test]
+    fn a_slow_reader_that_moves_stays() {
+        let (mut peer, mut clock) = start(Rule::NothingQueued);
+        peer.queued(clock.0);
+        for _ in 0..100 {
+            let now = clock.next();
+            assert_eq!(peer.tick(now), Verdict::Wait);
+            peer.wrote(now, true);
+        }
+        peer.wrote(clock.0, false);
+        assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+    }
+
+    #[test]
+    fn an_upstream_blocked_by_its_guest_is_not_dead() {
+        let (mut peer, mut clock) = start(Rule::NothingUnproved);
+        peer.queued(clock.0);
+        peer.wrote(clock.0, false);
+        for _ in 0..40 {
+            assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+        }
+        assert_eq!(peer.tick(clock.next()), Verdict::Stalled);
+        peer.pong();
+        assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+        assert_eq!(peer.tick(clock.next()), Verdict::Ping);
+        assert_eq!(peer.tick(clock.next()), Verdict::Dead);
+    }
+
+    #[test]
+    fn pongs_that_we_do_not_read_are_not_missed() {
+        let (mut peer, mut clock) = start(Rule::NothingQueued);
+        for _ in 0..50 {
+            assert_ne!(peer.tick(clock.next()), Verdict::Dead);
+            peer.not_listening();
+        }
+    }
+}

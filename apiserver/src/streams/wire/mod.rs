@@ -1,0 +1,63 @@
+//! What messages mean: the client's and the upstream's dialects, translated through [`Input`] and
+//! [`Output`]. Pure: pieces of messages go in, meanings come out.
+
+mod client;
+mod resize;
+mod upstream;
+
+pub use client::ClientWire;
+pub use upstream::{ExecVersion, UpstreamWire};
+
+use bytes::Bytes;
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Columns.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+/// What a client wants the upstream to get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Typed bytes.
+    Data(Bytes),
+    /// A new size.
+    Resize(Size),
+    /// Nothing more will be typed.
+    Eof,
+}
+
+/// What the upstream tells the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Printed bytes.
+    Data(Bytes),
+    /// Printed bytes of the second stream, for a command without a terminal.
+    Errors(Bytes),
+    /// The command ended.
+    Exit(Exit),
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With this status.
+    Code(i32),
+    /// It could not be run or watched to its end; the kubelet's words.
+    Failed(String),
+}
+
+/// Channel numbers of the Kubernetes remote command protocols
+/// (`k8s.io/apimachinery/pkg/util/remotecommand/constants.go`).
+mod channel {
+    pub(super) const STDIN: u8 = 0;
+    pub(super) const STDOUT: u8 = 1;
+    pub(super) const STDERR: u8 = 2;
+    pub(super) const STATUS: u8 = 3;
+    pub(super) const RESIZE: u8 = 4;
+    /// v5 only; the next byte is the channel that ends.
+    pub(super) const CLOSE: u8 = 255;
+}

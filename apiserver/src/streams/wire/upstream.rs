@@ -1,0 +1,186 @@
+//! The upstream's dialect: a serial line of KubeVirt, or a command in a pod.
+
+use std::borrow::Cow;
+
+use bytes::{Buf as _, BytesMut};
+use serde_json::Value;
+
+use super::{Exit, Input, Output, channel, resize::terminal};
+use crate::streams::frame::Piece;
+
+/// The longest Status that is read from a kubelet.
+const LONGEST_STATUS: usize = 16 * 1024;
+
+/// Which remote command protocol the kube-apiserver chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecVersion {
+    /// No way to end stdin.
+    V4,
+    /// With stream close.
+    V5,
+}
+
+/// Reads and writes the messages of one upstream.
+#[derive(Debug)]
+pub enum UpstreamWire {
+    /// Bytes both ways; a serial line has no size and no end of input.
+    Serial,
+    /// Kubernetes channels.
+    Exec(ExecReader),
+}
+
+/// Reader of channels.
+#[derive(Debug)]
+pub struct ExecReader {
+    version: ExecVersion,
+    current: Option<u8>,
+    status: BytesMut,
+}
+
+impl UpstreamWire {
+    /// For a command.
+    pub fn exec(version: ExecVersion) -> Self {
+        Self::Exec(ExecReader {
+            version,
+            current: None,
+            status: BytesMut::new(),
+        })
+    }
+
+    /// The message for this input: a prefix and bytes. `None`: the upstream cannot be told.
+    pub fn write<'a>(&self, input: &'a Input) -> Option<(&'static [u8], Cow<'a, [u8]>)> {
+        match (self, input) {
+            (Self::Serial, Input::Data(bytes)) => Some((&[], Cow::Borrowed(bytes))),
+            (Self::Serial, Input::Resize(_) | Input::Eof) => None,
+            (Self::Exec(_), Input::Data(bytes)) => Some((&[channel::STDIN], Cow::Borrowed(bytes))),
+            (Self::Exec(_), Input::Resize(size)) => {
+                Some((&[channel::RESIZE], terminal(*size).into_bytes().into()))
+            }
+            (Self::Exec(reader), Input::Eof) => (reader.version == ExecVersion::V5)
+                .then(|| (&[channel::CLOSE][..], Cow::Borrowed(&[channel::STDIN][..]))),
+        }
+    }
+
+    /// The meaning of the next piece, if it has one.
+    pub fn read(&mut self, piece: Piece) -> Option<Output> {
+        match self {
+            Self::Serial => (!piece.payload.is_empty()).then_some(Output::Data(piece.payload)),
+            Self::Exec(reader) => reader.take(piece),
+        }
+    }
+}
+
+impl ExecReader {
+    fn take(&mut self, mut piece: Piece) -> Option<Output> {
+        if piece.first {
+            self.current = None;
+        }
+        if self.current.is_none() && !piece.payload.is_empty() {
+            self.current = Some(piece.payload.get_u8());
+        }
+        match self.current? {
+            channel::STATUS => {
+                let room = LONGEST_STATUS.saturating_sub(self.status.len());
+                let take = piece.payload.len().min(room);
+                self.status.extend_from_slice(&piece.payload[..take]);
+                (piece.last && !self.status.is_empty())
+                    .then(|| Output::Exit(parse_exit(&self.status.split())))
+            }
+            _ if piece.payload.is_empty() => None,
+            channel::STDOUT => Some(Output::Data(piece.payload)),
+            channel::STDERR => Some(Output::Errors(piece.payload)),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the Status on channel 3 as client-go does (`tools/remotecommand/v4.go`).
+fn parse_exit(bytes: &[u8]) -> Exit {
+    let Ok(status) = serde_json::from_slice::<Value>(bytes) else {
+        return Exit::Failed(String::from_utf8_lossy(bytes).into_owned());
+    };
+    if status["status"] == "Success" {
+        return Exit::Code(0);
+    }
+    let code = status["details"]["causes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|cause| cause["reason"] == "ExitCode")
+        .and_then(|cause| cause["message"].as_str()?.parse().ok());
+    match code {
+        Some(code) if status["reason"] == "NonZeroExitCode" => Exit::Code(code),
+        _ => Exit::Failed(
+            status["message"]
+                .as_str()
+                .unwrap_or("no reason given")
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::streams::wire::Size;
+
+    const SIZE: Input = Input::Resize(Size { cols: 80, rows: 24 });
+
+    #[test]
+    fn a_serial_line_gets_bytes_and_nothing_else() {
+        let data = Input::Data(Bytes::from_static(b"x"));
+        assert_eq!(
+            UpstreamWire::Serial.write(&data),
+            Some((&[][..], Cow::Borrowed(&b"x"[..])))
+        );
+        assert_eq!(UpstreamWire::Serial.write(&SIZE), None);
+        assert_eq!(UpstreamWire::Serial.write(&Input::Eof), None);
+    }
+
+    #[test]
+    fn a_command_gets_sizes_and_the_end_of_input() {
+        let v5 = UpstreamWire::exec(ExecVersion::V5);
+        assert_eq!(
+            v5.write(&SIZE),
+            Some((&[4][..], Cow::Borrowed(&br#"{"Width":80,"Height":24}"#[..])))
+        );
+        assert_eq!(
+            v5.write(&Input::Eof),
+            Some((&[255][..], Cow::Borrowed(&[0][..])))
+        );
+        let v4 = UpstreamWire::exec(ExecVersion::V4);
+        assert_eq!(v4.write(&Input::Eof), None);
+    }
+
+    #[test]
+    fn exit_statuses_are_read() {
+        let cases: &[(&str, Exit)] = &[
+            (r#"{"status":"Success"}"#, Exit::Code(0)),
+            (
+                r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"130"}]}}"#,
+                Exit::Code(130),
+            ),
+            (
+                r#"{"status":"Failure","reason":"InternalError","message":"no such container"}"#,
+                Exit::Failed("no such container".into()),
+            ),
+            ("plain words", Exit::Failed("plain words".into())),
+        ];
+        for (status, expected) in cases {
+            let mut wire = UpstreamWire::exec(ExecVersion::V5);
+            let (head, tail) = status.split_at(5);
+            let piece = |first, last, payload: Vec<u8>| Piece {
+                text: false,
+                first,
+                last,
+                payload: payload.into(),
+            };
+            let head = [&[3], head.as_bytes()].concat();
+            assert_eq!(wire.read(piece(true, false, head)), None);
+            let exit = wire.read(piece(false, true, tail.into()));
+            assert_eq!(exit, Some(Output::Exit(expected.clone())));
+        }
+    }
+}
