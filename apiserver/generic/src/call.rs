@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{ApiError, Authorized, Authorizer, request::RequestInfo};
 
@@ -48,6 +48,8 @@ pub struct Call {
     pub authorizer: Arc<dyn Authorizer>,
     /// Cancelled when the server begins to drain: streams then end with a reason.
     pub draining: CancellationToken,
+    /// Where work that outlives the answer (an upgraded stream) is spawned: shutdown waits for it.
+    pub streams: TaskTracker,
 }
 
 /// A subresource with a handler of its own.

@@ -10,14 +10,19 @@ pub mod authn;
 pub mod authz;
 pub mod call;
 pub mod coalesce;
+pub mod files;
 pub mod object;
 pub mod request;
 pub mod resource;
+pub mod respond;
 pub mod review_client;
 pub mod schema;
 pub mod selector;
+pub mod serving;
 pub mod status;
 pub mod storage;
+#[cfg(test)]
+mod test_pki;
 
 pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};

@@ -206,10 +206,11 @@ mod tests {
             let n = seen.fetch_add(1, Ordering::SeqCst) as usize;
             answers[n.min(answers.len() - 1)].clone()
         }));
-        (
-            ReviewClient::new(client, "/reviews", Patience::default()),
-            count,
-        )
+        let patience = Patience {
+            pause: Duration::ZERO,
+            ..Patience::default()
+        };
+        (ReviewClient::new(client, "/reviews", patience), count)
     }
 
     #[tokio::test]

@@ -36,6 +36,8 @@ pub enum Reason {
     Invalid,
     /// 429: come back later.
     TooManyRequests,
+    /// 431: the request's headers are larger than the limit.
+    RequestHeaderFieldsTooLarge,
     /// 500: our fault.
     InternalError,
     /// 503: something we need is away.
@@ -60,6 +62,7 @@ impl Reason {
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+            Self::RequestHeaderFieldsTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
@@ -82,6 +85,7 @@ impl Reason {
             Self::UnsupportedMediaType => "UnsupportedMediaType",
             Self::Invalid => "Invalid",
             Self::TooManyRequests => "TooManyRequests",
+            Self::RequestHeaderFieldsTooLarge => "RequestHeaderFieldsTooLarge",
             Self::InternalError => "InternalError",
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::Timeout => "Timeout",
