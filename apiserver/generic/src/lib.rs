@@ -6,12 +6,16 @@
 //! A request flows `serving` → `authn` → `request` → `authz` → `endpoints` → `registry`
 //! (decode, admit, validate) → `storage`, and back through `negotiation` (encode).
 
+pub mod admission;
 pub mod authn;
 pub mod authz;
+pub mod cache;
 pub mod call;
 pub mod coalesce;
 pub mod files;
+pub mod filter;
 pub mod object;
+pub mod registry;
 pub mod request;
 pub mod resource;
 pub mod respond;
@@ -28,6 +32,7 @@ pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};
 pub use call::{Body, Call, Connect, Endpoints};
 pub use object::Object;
+pub use registry::Registry;
 pub use resource::{Resource, Scope, Strategy, Subresource, Verb};
 pub use status::{ApiError, Cause, Reason};
 pub use storage::{Key, Revision, Storage};

@@ -1,8 +1,13 @@
-//! Checking objects against a structural OpenAPI v3 schema, in kube-apiserver's own words.
+//! Structural OpenAPI v3 schemas at work, in kube-apiserver's own words.
 //!
-//! Entry point: [`validate`]. Mirrors what kube-apiserver answers for a CustomResource of the same
+//! Entry points: [`validate`] says what breaks a schema, [`prune`] drops what it does not know,
+//! [`check_metadata`] guards `metadata`. Mirrors what kube-apiserver answers for a CustomResource of the same
 //! schema (`k8s.io/apiextensions-apiserver/pkg/apiserver/validation`).
 
+mod metadata;
+mod prune;
 mod validate;
 
+pub use metadata::check_metadata;
+pub use prune::prune;
 pub use validate::validate;

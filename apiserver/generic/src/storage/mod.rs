@@ -2,18 +2,53 @@
 //!
 //! **Architecture Invariant:** a backend never defaults, validates, merges or admits.
 
+mod error;
+pub mod memory;
+
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use crate::Object;
 
-/// The address of an object within its resource.
+pub use error::StorageError;
+pub use memory::MemoryStorage;
+
+/// The address of an object within its resource; sorted by namespace, then name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Namespace; `None` for cluster-scoped resources.
     pub namespace: Option<String>,
     /// Name.
     pub name: String,
+}
+
+impl Key {
+    /// An object in a namespace.
+    pub fn namespaced(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: Some(namespace.into()),
+            name: name.into(),
+        }
+    }
+
+    /// A cluster-scoped object.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self {
+            namespace: None,
+            name: name.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
 }
 
 /// A backend's resourceVersion. Totally ordered within one resource.
@@ -81,38 +116,11 @@ pub enum Change {
     Progress(Revision),
 }
 
-/// Why a backend could not do something.
-#[derive(Debug, thiserror::Error)]
-pub enum StorageError {
-    /// No object of that key.
-    #[error("not found")]
-    NotFound,
-    /// An object of that key exists; carries it when known.
-    #[error("already exists")]
-    AlreadyExists,
-    /// The revision (or UID) expected is not the current one.
-    #[error("changed since it was read")]
-    Conflict,
-    /// The revision asked for was compacted.
-    #[error("revision {0} is no longer kept")]
-    Expired(Revision),
-    /// The object is too large for the backend.
-    #[error("too large: {0}")]
-    TooLarge(String),
-    /// The namespace does not exist or is terminating, in the backend's words.
-    #[error("{0}")]
-    Namespace(String),
-    /// Overloaded or away; worth retrying.
-    #[error("storage is unavailable: {message}")]
-    Unavailable {
-        /// What failed.
-        message: String,
-        /// Seconds after which to retry, if the backend said so.
-        retry_after: Option<u32>,
-    },
-    /// A fault that retrying does not cure.
-    #[error("storage failed: {0}")]
-    Failed(String),
+/// What a backend may tell its own audit log about a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteContext {
+    /// Id of the request that caused the write, so that audit logs can be joined.
+    pub audit_id: Option<Arc<str>>,
 }
 
 /// The stream of changes that a watch gives. It ends after an error.
@@ -143,7 +151,12 @@ pub trait Storage: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StorageError::AlreadyExists`].
-    async fn create(&self, key: &Key, object: &Object) -> Result<Stored, StorageError>;
+    async fn create(
+        &self,
+        context: &WriteContext,
+        key: &Key,
+        object: &Object,
+    ) -> Result<Stored, StorageError>;
 
     /// Replaces the object if its revision is still `expected`.
     ///
@@ -151,6 +164,7 @@ pub trait Storage: Send + Sync + 'static {
     /// [`StorageError::Conflict`], [`StorageError::NotFound`].
     async fn update(
         &self,
+        context: &WriteContext,
         key: &Key,
         object: &Object,
         expected: Revision,
@@ -160,7 +174,12 @@ pub trait Storage: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StorageError::Conflict`], [`StorageError::NotFound`].
-    async fn delete(&self, key: &Key, expected: Revision) -> Result<Revision, StorageError>;
+    async fn delete(
+        &self,
+        context: &WriteContext,
+        key: &Key,
+        expected: Revision,
+    ) -> Result<Revision, StorageError>;
 
     /// Asks for a [`Change::Progress`] (or any change) that proves every change before this call
     /// has been delivered; returns the revision to wait for, or `None` if the backend cannot.
