@@ -2,7 +2,9 @@
 //!
 //! Decisions are pure and come first:
 //! - [`plan`]: which children a Workspace should have;
-//! - [`names`]: what those children are called and how they say whose they are.
+//! - [`observe`]: its status, from what they show;
+//! - [`names`]: what children are called and how they say whose they are.
 
 pub mod names;
+pub mod observe;
 pub mod plan;

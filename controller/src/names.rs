@@ -4,20 +4,13 @@
 //! Secrets bear that name as it is; kinds that allow no dots, or that need room for a suffix of
 //! their controller, bear [`child_name`].
 
+use apiservice::v1alpha1::API_VERSION;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-/// API group of the objects that own what we create.
-pub const GROUP: &str = "kubeworkspaces.io";
-/// Their `apiVersion`.
-pub const API_VERSION: &str = "kubeworkspaces.io/v1alpha1";
-/// Their kind.
-pub const KIND: &str = "Workspace";
 /// The one field manager of everything that the controller applies.
 pub const FIELD_MANAGER: &str = "kubeworkspaces-controller";
 
-/// Presence of this annotation, with any value, stops a workspace.
-pub const STOPPED: &str = "kubeworkspaces.io/stopped";
 /// Label that maps a child, a pod or a machine back to its workspace by name.
 pub const WORKSPACE_NAME: &str = "workspace-name";
 /// Label that says which program made an object.
@@ -52,11 +45,6 @@ pub fn child_name(workspace: &str) -> String {
 /// Name of the Secret with the cloud-init user-data.
 pub fn cloud_init_secret(workspace: &str) -> String {
     format!("{workspace}-cloudinit")
-}
-
-/// Name of the Secret that records the catalog entry a workspace was made from.
-pub fn image_record_secret(workspace: &str) -> String {
-    format!("{workspace}-image")
 }
 
 fn is_plain(name: &str) -> bool {
@@ -94,7 +82,7 @@ impl Owner {
     /// gone before its workspace is.
     pub fn reference(&self) -> Value {
         json!({
-            "apiVersion": API_VERSION, "kind": KIND, "name": self.name, "uid": self.uid,
+            "apiVersion": API_VERSION, "kind": "Workspace", "name": self.name, "uid": self.uid,
             "controller": true, "blockOwnerDeletion": true,
         })
     }

@@ -27,11 +27,15 @@ fn plan_of(case: &Path) -> Plan {
     let workspace = read(&case.join("workspace.yaml")).expect("a workspace");
     let workspace = Workspace::read(&workspace).expect("a stored workspace");
     let images: Vec<Object> = read(&case.join("image.yaml")).into_iter().collect();
-    let record = ImageRecord::resolve(workspace.image(), &images);
+    let (record, settings) = resolve(workspace.image(), &images);
+    let user_data = settings
+        .cloud_init
+        .then(|| super::user_data(&record, &images));
     let without = case
         .file_name()
         .is_some_and(|name| name == "vm-without-kubevirt");
-    plan(&workspace, Some(&record), Facts { kubevirt: !without })
+    let facts = Facts { kubevirt: !without };
+    plan(&workspace, &settings, user_data, facts)
 }
 
 #[test]

@@ -2,24 +2,32 @@
 
 use serde_json::{Map, Value, json};
 
-use super::input::{Settings, Workspace};
+use super::catalog::Settings;
+use super::input::Workspace;
 use super::problem::Problem;
-use super::{Child, ChildKind, mac, ports, resources, service, userdata};
+use super::{Child, ChildKind, UserData, mac, ports, resources};
 use crate::names::{WORKSPACE_NAME, cloud_init_secret};
 
 /// Label keys that KubeVirt keeps for itself on machines.
 const RESERVED: &str = "kubevirt.io/";
 
 /// The machine, the Secret with its user-data if it has any, and what could not be done.
-pub(crate) fn machine(workspace: &Workspace, settings: &Settings) -> (Vec<Child>, Vec<Problem>) {
+pub(crate) fn machine(
+    workspace: &Workspace,
+    settings: &Settings,
+    user_data: UserData,
+) -> (Vec<Child>, Vec<Problem>) {
     let mut problems = Vec::new();
-    let user_data = userdata::render(settings).unwrap_or_else(|problem| {
-        problems.push(problem);
-        None
-    });
-    let secret = user_data.map(|text| secret(workspace, &text));
+    let secret = match user_data {
+        Some(Ok(text)) => Some(secret(workspace, &text)),
+        Some(Err(problem)) => {
+            problems.push(problem);
+            None
+        }
+        None => None,
+    };
     let labels = labels(workspace, &mut problems);
-    let spec = guest(workspace, settings, secret.is_some(), &mut problems);
+    let spec = guest(workspace, settings, &mut problems);
     let name = workspace.owner.name.clone();
     let body = json!({
         "apiVersion": "kubevirt.io/v1",
@@ -72,15 +80,10 @@ fn labels(workspace: &Workspace, problems: &mut Vec<Problem>) -> Map<String, Val
 }
 
 /// `spec.template.spec`.
-fn guest(
-    workspace: &Workspace,
-    settings: &Settings,
-    cloud_init: bool,
-    problems: &mut Vec<Problem>,
-) -> Value {
+fn guest(workspace: &Workspace, settings: &Settings, problems: &mut Vec<Problem>) -> Value {
     let mut disks = vec![json!({"name": "rootdisk", "disk": {"bus": "virtio"}})];
     let mut volumes = vec![json!({"name": "rootdisk", "containerDisk": root(workspace)})];
-    if cloud_init {
+    if settings.cloud_init {
         let name = cloud_init_secret(&workspace.owner.name);
         disks.push(json!({"name": "cloudinitdisk", "disk": {"bus": "virtio"}}));
         volumes.push(json!({
@@ -109,8 +112,7 @@ fn devices(
     disks: Vec<Value>,
     problems: &mut Vec<Problem>,
 ) -> Value {
-    let agent = service::agent_port(settings);
-    let declared = ports::declared(workspace.main_container(), agent);
+    let declared = ports::declared(workspace.main_container(), settings.agent_port);
     let (ports, more) = ports::of_machine(&declared);
     problems.extend(more);
     let mut devices = json!({
@@ -123,10 +125,10 @@ fn devices(
         }],
         "inputs": [{"type": "tablet", "bus": "usb", "name": "tablet"}],
     });
-    if let Some(model) = settings.video_device.as_deref().filter(|m| !m.is_empty()) {
+    if let Some(model) = &settings.video_device {
         devices["video"] = json!({"type": model});
     }
-    if let Some(model) = settings.sound_device.as_deref().filter(|m| !m.is_empty()) {
+    if let Some(model) = &settings.sound_device {
         devices["sound"] = json!({"name": "audiodev", "model": model});
     }
     devices

@@ -4,6 +4,7 @@
 //! clock, no randomness. Bodies are exactly the fields that the controller owns, ready for
 //! server-side apply.
 
+mod catalog;
 mod input;
 mod mac;
 mod machine;
@@ -19,12 +20,12 @@ mod userdata;
 #[cfg(test)]
 mod golden;
 
+use apiservice::v1alpha1::WorkspaceType;
 use base64::Engine;
 use serde_json::Value;
 
-pub use input::{
-    Entry, Facts, ImageRecord, ProxySettings, RunState, Settings, Workspace, WorkspaceType,
-};
+pub use catalog::{Settings, resolve, user_data};
+pub use input::{Facts, RunState, Workspace};
 pub use problem::{Cause, Problem, Severity};
 
 /// Kind of a child.
@@ -71,18 +72,20 @@ impl Plan {
     }
 }
 
-/// Decides what should exist. `image` matters to machines only.
+/// User-data of a machine: none, or the text, or why it cannot be made.
+pub type UserData = Option<Result<String, Problem>>;
+
+/// Decides what should exist. Settings and user-data matter to machines only.
 ///
 /// A workload that is refused is not planned, so that one which exists is left as it is; unless
 /// it is stopped: stopping always works.
-pub fn plan(workspace: &Workspace, image: Option<&ImageRecord>, facts: Facts) -> Plan {
-    let settings = image.map(ImageRecord::settings).unwrap_or_default();
+pub fn plan(workspace: &Workspace, settings: &Settings, user_data: UserData, facts: Facts) -> Plan {
     let (mut children, mut problems) = match workspace.kind {
         WorkspaceType::Container => (vec![pods::stateful_set(workspace)], Vec::new()),
         WorkspaceType::Scratch => (vec![pods::deployment(workspace)], Vec::new()),
-        WorkspaceType::Vm => machine_or_why_not(workspace, &settings, facts),
+        WorkspaceType::Vm => machine_or_why_not(workspace, settings, user_data, facts),
     };
-    let (service, more) = service::service(workspace, &settings);
+    let (service, more) = service::service(workspace, settings);
     children.push(service);
     problems.extend(more);
     problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
@@ -92,10 +95,11 @@ pub fn plan(workspace: &Workspace, image: Option<&ImageRecord>, facts: Facts) ->
 fn machine_or_why_not(
     workspace: &Workspace,
     settings: &Settings,
+    user_data: UserData,
     facts: Facts,
 ) -> (Vec<Child>, Vec<Problem>) {
     let mut problems = unsupported::of_machine(workspace, settings);
-    let (children, more) = machine::machine(workspace, settings);
+    let (children, more) = machine::machine(workspace, settings, user_data);
     problems.extend(more);
     if !facts.kubevirt {
         problems.push(Problem::kubevirt_missing());

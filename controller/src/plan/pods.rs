@@ -1,10 +1,11 @@
 //! StatefulSet of a container workspace, Deployment of a scratch one.
 
+use apiservice::v1alpha1::STOPPED;
 use serde_json::{Map, Value, json};
 
 use super::input::Workspace;
 use super::{Child, ChildKind, ports};
-use crate::names::{STOPPED, WORKSPACE_NAME, child_name};
+use crate::names::{WORKSPACE_NAME, child_name};
 
 /// Annotations that describe the Workspace's own writing and would be wrong, or restart the pod
 /// for nothing, on a pod.

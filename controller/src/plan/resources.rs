@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::input::Settings;
+use super::catalog::Settings;
 use super::problem::Problem;
 use super::quantity::Quantity;
 

@@ -1,8 +1,10 @@
 //! The Service, which every type of workspace has.
 
+use apiservice::v1alpha1::WorkspaceType;
 use serde_json::{Value, json};
 
-use super::input::{Settings, Workspace, WorkspaceType};
+use super::catalog::Settings;
+use super::input::Workspace;
 use super::pods::selector;
 use super::problem::Problem;
 use super::{Child, ChildKind, ports};
@@ -10,7 +12,7 @@ use crate::names::{WORKSPACE_NAME, child_name};
 
 /// The Service, with what it cannot offer.
 pub(crate) fn service(workspace: &Workspace, settings: &Settings) -> (Child, Vec<Problem>) {
-    let declared = ports::declared(workspace.main_container(), agent_port(settings));
+    let declared = ports::declared(workspace.main_container(), settings.agent_port);
     let (ports, problems) = ports::of_service(&declared);
     let key = match workspace.kind {
         WorkspaceType::Container => "statefulset",
@@ -33,31 +35,4 @@ pub(crate) fn service(workspace: &Workspace, settings: &Settings) -> (Child, Vec
         body,
     };
     (child, problems)
-}
-
-/// Port of the agent in the guest, if the catalog entry names a possible one.
-pub(crate) fn agent_port(settings: &Settings) -> Option<u16> {
-    let port = settings.proxy_config.as_ref()?.agent_port;
-    u16::try_from(port).ok().filter(|port| *port > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_possible_agent_port_counts() {
-        for (port, expected) in [
-            (0, None),
-            (-1, None),
-            (65536, None),
-            (1, Some(1)),
-            (44787, Some(44787)),
-            (65535, Some(65535)),
-        ] {
-            let settings: Settings =
-                serde_json::from_value(json!({"proxyConfig": {"agentPort": port}})).unwrap();
-            assert_eq!(agent_port(&settings), expected, "{port}");
-        }
-    }
 }

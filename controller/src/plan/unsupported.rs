@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::input::{Settings, Workspace};
+use super::catalog::Settings;
+use super::input::Workspace;
 use super::is_unset;
 use super::problem::Problem;
 

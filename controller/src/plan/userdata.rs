@@ -1,25 +1,39 @@
 //! cloud-init user-data of a machine. It is always stored in a Secret, whatever its size.
 
-use super::input::Settings;
+use apiservice::v1alpha1::ImageSpec;
+
 use super::problem::Problem;
 
+/// Whether a machine of this entry has user-data.
+pub(crate) fn wanted(entry: &ImageSpec) -> bool {
+    own(entry).is_some() || login(entry).is_some()
+}
+
 /// The user-data: the entry's own verbatim, else one that sets the password of its user, else none.
-pub(crate) fn render(settings: &Settings) -> Result<Option<String>, Problem> {
-    if let Some(own) = settings
-        .default_user_data
-        .as_deref()
-        .filter(|own| !own.is_empty())
-    {
+pub(crate) fn render(entry: &ImageSpec) -> Result<Option<String>, Problem> {
+    if let Some(own) = own(entry) {
         return Ok(Some(own.to_owned()));
     }
-    let user = settings.default_user.as_deref().unwrap_or_default();
-    let password = settings.default_password.as_deref().unwrap_or_default();
-    if !settings.default_cloud_init || user.is_empty() || password.is_empty() {
+    let Some((user, password)) = login(entry) else {
         return Ok(None);
-    }
+    };
     check("defaultUser", user, |c| c == ':')?;
     check("defaultPassword", password, |_| false)?;
     Ok(Some(password_login(user, password)))
+}
+
+fn own(entry: &ImageSpec) -> Option<&str> {
+    set(entry.default_user_data.as_ref())
+}
+
+fn login(entry: &ImageSpec) -> Option<(&str, &str)> {
+    let user = set(entry.default_user.as_ref())?;
+    let password = set(entry.default_password.as_ref())?;
+    (entry.default_cloud_init == Some(true)).then_some((user, password))
+}
+
+fn set(value: Option<&String>) -> Option<&str> {
+    value.map(String::as_str).filter(|value| !value.is_empty())
 }
 
 /// There is no `users:` list in it: one would remove the distribution's own user.
@@ -53,8 +67,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn render_of(image: Value) -> Result<Option<String>, Problem> {
-        render(&serde_json::from_value(image).unwrap())
+    fn render_of(mut image: Value) -> Result<Option<String>, Problem> {
+        image["image"] = json!("r:1");
+        image["defaultPort"] = json!(22);
+        let entry: ImageSpec = serde_json::from_value(image).unwrap();
+        let rendered = render(&entry);
+        assert_eq!(wanted(&entry), !matches!(rendered, Ok(None)));
+        rendered
     }
 
     #[test]
