@@ -5,6 +5,8 @@
 //! (their command lines). [`harness`] is what tests use. `hack/up` and its sisters call the binary of this crate.
 
 pub mod assets;
+pub mod controlplane;
+pub mod harness;
 pub mod pki;
 pub mod proc;
 pub mod progress;

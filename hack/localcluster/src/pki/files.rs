@@ -23,13 +23,18 @@ pub struct Pki {
 impl Pki {
     /// What `dir` holds for `plan`, made first if it is missing or was made for another plan.
     pub fn ensure(dir: &Path, plan: &Plan) -> Result<Self, PkiError> {
-        if !holds(dir, plan) {
+        if read_plan(dir).ok().as_ref() != Some(plan) {
             make(dir, plan)?;
         }
+        Self::open(dir)
+    }
+
+    /// What `dir` holds.
+    pub fn open(dir: &Path) -> Result<Self, PkiError> {
         let ca = Authority::open("ca", &read_pair(dir, "ca")?)?;
         Ok(Self {
             dir: dir.to_owned(),
-            plan: plan.clone(),
+            plan: read_plan(dir)?,
             ca,
         })
     }
@@ -81,10 +86,11 @@ fn kubeconfig_path(dir: &Path, component: Component) -> PathBuf {
     dir.join(format!("{}.kubeconfig", component.name()))
 }
 
-/// The plan is written last, so its presence says that everything else is there.
-fn holds(dir: &Path, plan: &Plan) -> bool {
-    let text = fs::read(dir.join("plan.json")).unwrap_or_default();
-    serde_json::from_slice::<Plan>(&text).is_ok_and(|made| made == *plan)
+/// The plan that the files were made for. It is written last, so its presence says that everything else is there.
+fn read_plan(dir: &Path) -> Result<Plan, PkiError> {
+    let path = dir.join("plan.json");
+    let parsed = fs::read(&path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    parsed.map_err(|source| PkiError::Io { path, source })
 }
 
 fn make(dir: &Path, plan: &Plan) -> Result<(), PkiError> {
@@ -237,8 +243,8 @@ mod tests {
         let plan = plan("127.0.0.1:1");
         Pki::ensure(temp.path(), &plan).unwrap();
         fs::remove_file(temp.path().join("plan.json")).unwrap();
-        assert!(!holds(temp.path(), &plan));
+        assert!(Pki::open(temp.path()).is_err());
         Pki::ensure(temp.path(), &plan).unwrap();
-        assert!(holds(temp.path(), &plan));
+        assert_eq!(Pki::open(temp.path()).unwrap().plan, plan);
     }
 }
