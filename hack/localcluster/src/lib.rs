@@ -7,6 +7,7 @@
 pub mod assets;
 pub mod controlplane;
 pub mod harness;
+pub mod node;
 pub mod pki;
 pub mod proc;
 pub mod progress;

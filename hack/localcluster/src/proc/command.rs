@@ -92,7 +92,7 @@ impl CommandLine {
     }
 
     /// As the standard library wants it, without input.
-    pub(super) fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::null()).env_clear();
         command.envs(
