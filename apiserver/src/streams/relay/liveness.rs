@@ -6,10 +6,27 @@
 
 use std::time::{Duration, Instant};
 
-/// How often pings go out.
-pub const PING_EVERY: Duration = Duration::from_secs(15);
-/// How long a peer may take nothing while something waits for it.
-pub const NO_PROGRESS: Duration = Duration::from_secs(600);
+/// The times of a relay.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How often pings go out.
+    pub ping_every: Duration,
+    /// How long a peer may take nothing while something waits for it.
+    pub no_progress: Duration,
+    /// How long goodbyes may take on each side.
+    pub goodbye: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            ping_every: Duration::from_secs(15),
+            no_progress: Duration::from_secs(600),
+            goodbye: Duration::from_secs(2),
+        }
+    }
+}
+
 /// How many counted pings may stay unanswered.
 const MISSES: u8 = 2;
 
@@ -32,7 +49,7 @@ pub enum Verdict {
     Wait,
     /// Two counted pings were missed.
     Dead,
-    /// Nothing moved for [`NO_PROGRESS`].
+    /// Nothing moved for [`Pace::no_progress`].
     Stalled,
 }
 
@@ -40,6 +57,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     rule: Rule,
+    no_progress: Duration,
     /// The oldest ping without an answer.
     unanswered_since: Option<Instant>,
     /// Whether the last ping counts when it stays unanswered.
@@ -53,9 +71,10 @@ pub struct Liveness {
 
 impl Liveness {
     /// A peer that has just answered a handshake.
-    pub fn new(rule: Rule) -> Self {
+    pub fn new(rule: Rule, no_progress: Duration) -> Self {
         Self {
             rule,
+            no_progress,
             unanswered_since: None,
             counts: false,
             missed: 0,
@@ -95,7 +114,7 @@ impl Liveness {
         self.blocked_since.get_or_insert(now);
     }
 
-    /// Every [`PING_EVERY`].
+    /// Every [`Pace::ping_every`].
     pub fn tick(&mut self, now: Instant) -> Verdict {
         if self.counts && self.unanswered_since.is_some() {
             self.missed += 1;
@@ -104,7 +123,7 @@ impl Liveness {
             }
         }
         let long = |since: Option<Instant>| {
-            since.is_some_and(|since| now.saturating_duration_since(since) >= NO_PROGRESS)
+            since.is_some_and(|since| now.saturating_duration_since(since) >= self.no_progress)
         };
         if long(self.blocked_since) || long(self.unanswered_since) {
             return Verdict::Stalled;
@@ -130,13 +149,16 @@ mod tests {
 
     impl Clock {
         fn next(&mut self) -> Instant {
-            self.0 += PING_EVERY;
+            self.0 += Pace::default().ping_every;
             self.0
         }
     }
 
     fn start(rule: Rule) -> (Liveness, Clock) {
-        (Liveness::new(rule), Clock(Instant::now()))
+        (
+            Liveness::new(rule, Pace::default().no_progress),
+            Clock(Instant::now()),
+        )
     }
 
     #[test]

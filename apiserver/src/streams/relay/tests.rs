@@ -1,0 +1,435 @@
+//! The relay between scripted peers. The peers speak through another WebSocket implementation, or
+//! by bare bytes where they have to misbehave.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{Message, protocol::Role},
+};
+
+use super::{End, Limits, Pace, Relay, Traffic};
+use crate::streams::{
+    close::CloseReason,
+    negotiate::Subprotocol,
+    wire::{ClientWire, ExecVersion, Exit, UpstreamWire},
+};
+
+const PIPE: usize = 4096;
+
+struct Bench {
+    relay: Relay<DuplexStream, DuplexStream>,
+    client: DuplexStream,
+    upstream: DuplexStream,
+    traffic: Arc<Traffic>,
+}
+
+/// Real times, a thousandth as long.
+fn quick() -> Limits {
+    Limits {
+        pace: Pace {
+            ping_every: Duration::from_millis(15),
+            no_progress: Duration::from_millis(600),
+            goodbye: Duration::from_secs(2),
+        },
+        idle_after: Some(Duration::from_millis(400)),
+    }
+}
+
+fn bench(subprotocol: Subprotocol, upstream_wire: UpstreamWire) -> Bench {
+    bench_with(subprotocol, upstream_wire, Limits::default())
+}
+
+fn bench_with(subprotocol: Subprotocol, upstream_wire: UpstreamWire, limits: Limits) -> Bench {
+    let (client, ours) = duplex(PIPE);
+    let (upstream, theirs) = duplex(PIPE);
+    let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
+    let relay = Relay::new(
+        (ours, ClientWire::new(subprotocol)),
+        (theirs, upstream_wire),
+        Arc::clone(&traffic),
+        limits,
+    );
+    Bench {
+        relay,
+        client,
+        upstream,
+        traffic,
+    }
+}
+
+fn console() -> Bench {
+    bench(Subprotocol::Plain, UpstreamWire::Serial)
+}
+
+fn quick_console() -> Bench {
+    bench_with(Subprotocol::Plain, UpstreamWire::Serial, quick())
+}
+
+async fn speak(io: DuplexStream, role: Role) -> WebSocketStream<DuplexStream> {
+    WebSocketStream::from_raw_socket(io, role, None).await
+}
+
+async fn bytes(peer: &mut WebSocketStream<DuplexStream>, length: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    while all.len() < length {
+        match peer.next().await {
+            Some(Ok(Message::Binary(data))) => all.extend_from_slice(&data),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            other => panic!("{other:?} after {} bytes", all.len()),
+        }
+    }
+    all
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(byte).take(length).collect()
+}
+
+#[tokio::test]
+async fn a_long_paste_reaches_a_slow_guest_whole_as_one_message_of_any_length() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        traffic,
+    } = console();
+    let paste = noise(1024 * 1024);
+    let expected = paste.clone();
+    let mut client = speak(client, Role::Client).await;
+    let mut upstream = speak(upstream, Role::Server).await;
+    let typing = tokio::spawn(async move {
+        client.send(Message::Binary(paste.into())).await.unwrap();
+        client
+    });
+    let reading = tokio::spawn(async move {
+        let mut all = Vec::new();
+        while all.len() < 1024 * 1024 {
+            tokio::task::yield_now().await;
+            let more = bytes(&mut upstream, 1).await;
+            all.extend(more);
+        }
+        (all, upstream)
+    });
+    let ((received, _upstream), _client) = tokio::select! {
+        end = relay.run() => panic!("{end:?}"),
+        both = async { (reading.await.unwrap(), typing.await.unwrap()) } => both,
+    };
+    assert!(received == expected, "no loss, no merge");
+    assert_eq!(traffic.received(), 1024 * 1024);
+}
+
+#[tokio::test]
+async fn output_that_is_not_utf8_arrives_as_binary_and_identical() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        traffic,
+    } = console();
+    let mut client = speak(client, Role::Client).await;
+    let mut upstream = speak(upstream, Role::Server).await;
+    let printed = noise(65_536);
+    let sent = printed.clone();
+    let printing = tokio::spawn(async move {
+        for chunk in sent.chunks(10_240) {
+            upstream
+                .send(Message::binary(chunk.to_vec()))
+                .await
+                .unwrap();
+        }
+        upstream
+    });
+    let received = tokio::select! {
+        end = relay.run() => panic!("{end:?}"),
+        all = bytes(&mut client, printed.len()) => all,
+    };
+    assert!(received == printed);
+    assert_eq!(traffic.sent(), 65_536);
+    printing.await.unwrap();
+}
+
+#[tokio::test]
+async fn backpressure_stops_the_writer_within_the_bound() {
+    let Bench {
+        mut relay,
+        mut client,
+        upstream,
+        ..
+    } = console();
+    let mut written = 0usize;
+    // 125 bytes of payload, masked with zeros.
+    let frame = [&[0x82, 0x80 | 125, 0, 0, 0, 0][..], &[b'x'; 125]].concat();
+    let flood = async {
+        loop {
+            client.write_all(&frame).await.unwrap();
+            written += frame.len();
+        }
+    };
+    let stuck = tokio::time::timeout(Duration::from_millis(300), async {
+        tokio::select! { _ = relay.run() => {}, () = flood => {} }
+    });
+    assert!(stuck.await.is_err(), "nobody reads: both sides wait");
+    assert!(
+        written < 64 * 1024 + 2 * PIPE + 1024,
+        "{written} bytes were taken"
+    );
+    drop(upstream);
+}
+
+#[tokio::test]
+async fn resizes_never_reach_a_serial_line_in_any_dialect() {
+    for (subprotocol, resize, typed) in [
+        (
+            Subprotocol::Binary,
+            Message::text(r#"{"type":"resize","cols":200,"rows":50}"#),
+            Message::text("x"),
+        ),
+        (
+            Subprotocol::ChannelV5,
+            Message::binary(&b"\x04{\"Width\":200,\"Height\":50}"[..]),
+            Message::binary(&b"\x00x"[..]),
+        ),
+    ] {
+        let Bench {
+            mut relay,
+            client,
+            upstream,
+            ..
+        } = bench(subprotocol, UpstreamWire::Serial);
+        let mut client = speak(client, Role::Client).await;
+        let mut upstream = speak(upstream, Role::Server).await;
+        client.send(resize.clone()).await.unwrap();
+        client.send(typed).await.unwrap();
+        let received = tokio::select! {
+            end = relay.run() => panic!("{end:?}"),
+            all = bytes(&mut upstream, 1) => all,
+        };
+        assert_eq!(received, b"x");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_gets_sizes_and_gives_its_exit_status() {
+    let wire = UpstreamWire::exec(ExecVersion::V5);
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = bench(Subprotocol::ChannelV5, wire);
+    let mut client = speak(client, Role::Client).await;
+    let mut upstream = speak(upstream, Role::Server).await;
+    let size = Message::binary(&b"\x04{\"Width\":200,\"Height\":50}"[..]);
+    client.send(size.clone()).await.unwrap();
+    let first = tokio::select! {
+        end = relay.run() => panic!("{end:?}"),
+        message = upstream.next() => message.unwrap().unwrap(),
+    };
+    assert_eq!(first, size);
+    let status = br#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}"#;
+    upstream
+        .send(Message::binary([&[1], &b"bye"[..]].concat()))
+        .await
+        .unwrap();
+    upstream
+        .send(Message::binary([&[3], &status[..]].concat()))
+        .await
+        .unwrap();
+    assert_eq!(relay.run().await, End::Exited(Exit::Code(7)));
+    let ending = tokio::spawn(async move { relay.end_client(&CloseReason::Exited(7)).await });
+    assert_eq!(
+        client.next().await.unwrap().unwrap(),
+        Message::binary(&b"\x01bye"[..])
+    );
+    let Message::Binary(status) = client.next().await.unwrap().unwrap() else {
+        panic!("no status");
+    };
+    assert_eq!(status[0], 3);
+    assert!(String::from_utf8_lossy(&status).contains(r#""message":"7""#));
+    let Message::Close(Some(close)) = client.next().await.unwrap().unwrap() else {
+        panic!("no close");
+    };
+    assert_eq!(u16::from(close.code), 1000);
+    drop(client);
+    ending.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clients_close_is_echoed_after_the_upstream_is_gone() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = console();
+    let mut client = speak(client, Role::Client).await;
+    let mut upstream = speak(upstream, Role::Server).await;
+    client
+        .send(Message::binary(&b"last words"[..]))
+        .await
+        .unwrap();
+    client.close(None).await.unwrap();
+    assert_eq!(relay.run().await, End::ClientClosed);
+    let ending = tokio::spawn(async move {
+        relay.end_upstream().await;
+        relay.end_client(&CloseReason::ClientClosed).await;
+    });
+    assert_eq!(bytes(&mut upstream, 10).await, b"last words");
+    assert!(matches!(upstream.next().await, Some(Ok(Message::Close(_)))));
+    drop(upstream);
+    assert!(matches!(client.next().await, Some(Ok(Message::Close(_)))));
+    ending.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_abrupt_end_of_the_upstream_is_an_end_without_words() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = console();
+    drop(upstream);
+    assert_eq!(relay.run().await, End::UpstreamClosed(None));
+    let mut client = speak(client, Role::Client).await;
+    let ending = tokio::spawn(async move { relay.end_client(&CloseReason::GuestGone).await });
+    let Some(Ok(Message::Close(Some(close)))) = client.next().await else {
+        panic!("no close");
+    };
+    assert_eq!(
+        (u16::from(close.code), close.reason.as_str()),
+        (4006, CloseReason::GuestGone.text().as_str())
+    );
+    drop(client);
+    ending.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_abrupt_end_of_the_client_is_seen_at_once() {
+    let Bench {
+        mut relay, client, ..
+    } = console();
+    drop(client);
+    assert_eq!(relay.run().await, End::ClientGone);
+}
+
+#[tokio::test]
+async fn an_orphan_continuation_ends_with_1002_and_a_ping_between_fragments_is_answered() {
+    let Bench {
+        mut relay,
+        mut client,
+        mut upstream,
+        ..
+    } = console();
+    let wire = [
+        &[0x01, 0x81, 0, 0, 0, 0, b'a'][..],
+        &[0x89, 0x81, 0, 0, 0, 0, b'p'],
+        &[0x80, 0x81, 0, 0, 0, 0, b'b'],
+        &[0x80, 0x80, 0, 0, 0, 0],
+    ];
+    client.write_all(&wire.concat()).await.unwrap();
+    let end = relay.run().await;
+    assert_eq!(
+        end,
+        End::ClientViolation("a continuation without a message to continue")
+    );
+    tokio::spawn(async move {
+        relay.end_upstream().await;
+        relay.end_client(&CloseReason::Protocol("orphan")).await;
+    });
+    let mut pong = [0; 3];
+    let mut masked = [0; 14];
+    upstream.read_exact(&mut masked).await.unwrap();
+    assert_eq!(
+        (masked[0], masked[6] ^ masked[2], masked[13] ^ masked[9]),
+        (0x82, b'a', b'b')
+    );
+    drop(upstream);
+    client.read_exact(&mut pong).await.unwrap();
+    assert_eq!(pong, [0x8a, 1, b'p']);
+    let mut close = [0; 4];
+    client.read_exact(&mut close).await.unwrap();
+    assert_eq!(
+        (close[0], u16::from_be_bytes([close[2], close[3]])),
+        (0x88, 1002)
+    );
+}
+
+#[tokio::test]
+async fn both_sides_are_pinged_and_a_silent_client_is_dead_at_the_third() {
+    let Bench {
+        mut relay,
+        mut client,
+        upstream,
+        ..
+    } = quick_console();
+    let mut upstream = speak(upstream, Role::Server).await;
+    let pinged = tokio::spawn(async move {
+        let ping = upstream.next().await;
+        let answers = tokio::spawn(async move { while upstream.next().await.is_some() {} });
+        (ping, answers)
+    });
+    let start = tokio::time::Instant::now();
+    assert_eq!(relay.run().await, End::ClientGone);
+    assert!(start.elapsed() >= Duration::from_millis(45));
+    assert!(matches!(
+        pinged.await.unwrap().0,
+        Some(Ok(Message::Ping(_)))
+    ));
+    let mut pings = [0; 4];
+    client.read_exact(&mut pings).await.unwrap();
+    assert_eq!(pings, [0x89, 0, 0x89, 0]);
+}
+
+#[tokio::test]
+async fn a_quiet_stream_lives_until_it_is_idle_for_too_long() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = quick_console();
+    for (io, role) in [(client, Role::Client), (upstream, Role::Server)] {
+        let mut peer = speak(io, role).await;
+        tokio::spawn(async move { while peer.next().await.is_some() {} });
+    }
+    let start = tokio::time::Instant::now();
+    assert_eq!(relay.run().await, End::Idle);
+    assert!(start.elapsed() >= Duration::from_millis(400));
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_is_slow_not_dead() {
+    let limits = Limits {
+        idle_after: None,
+        ..quick()
+    };
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = bench_with(Subprotocol::Plain, UpstreamWire::Serial, limits);
+    let mut upstream = speak(upstream, Role::Server).await;
+    tokio::spawn(async move {
+        while upstream
+            .send(Message::binary(vec![b'x'; 1024]))
+            .await
+            .is_ok()
+        {}
+    });
+    let start = tokio::time::Instant::now();
+    assert_eq!(relay.run().await, End::ClientStalled);
+    assert!(start.elapsed() >= quick().pace.no_progress);
+    drop(client);
+}
