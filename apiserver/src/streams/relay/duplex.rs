@@ -140,8 +140,8 @@ where
             self.tick(now)?;
         }
         loop {
-            let mut moved = self.from_client(cx, now)?;
-            moved |= self.from_upstream(cx, now)?;
+            let mut moved = self.pump_client(cx, now)?;
+            moved |= self.pump_upstream(cx, now)?;
             moved |= self.upstream.poll_write(cx, now).map_err(lost)?;
             moved |= self.client.poll_write(cx, now).map_err(gone)?;
             if !moved {
@@ -167,7 +167,7 @@ where
         }
     }
 
-    fn from_client(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+    fn pump_client(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
         let mut moved = false;
         while self.upstream.has_room() {
             match self.client.event() {
@@ -213,7 +213,7 @@ where
         }
     }
 
-    fn from_upstream(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+    fn pump_upstream(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
         let mut moved = false;
         while self.client.has_room() {
             match self.upstream.event() {

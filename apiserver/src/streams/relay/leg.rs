@@ -23,7 +23,7 @@ const FIRST_READ: usize = 1024;
 
 /// A WebSocket connection by its bytes.
 #[derive(Debug)]
-pub struct Leg<IO> {
+pub(super) struct Leg<IO> {
     io: IO,
     decoder: Decoder,
     read_size: usize,
@@ -39,13 +39,13 @@ pub struct Leg<IO> {
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
     /// Towards a client.
-    pub fn client(io: IO, pace: Pace) -> Self {
+    pub(super) fn client(io: IO, pace: Pace) -> Self {
         let liveness = Liveness::new(Rule::NothingQueued, pace.no_progress);
         Self::new(io, Peer::Client, None, liveness)
     }
 
     /// Towards an upstream.
-    pub fn upstream(io: IO, pace: Pace) -> Self {
+    pub(super) fn upstream(io: IO, pace: Pace) -> Self {
         let liveness = Liveness::new(Rule::NothingUnproved, pace.no_progress);
         Self::new(io, Peer::Server, Some(Masks::default()), liveness)
     }

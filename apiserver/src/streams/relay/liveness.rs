@@ -32,7 +32,7 @@ const MISSES: u8 = 2;
 
 /// When an unanswered ping counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub(super) enum Rule {
     /// Whenever nothing was queued on our side.
     NothingQueued,
     /// Only if the peer has also proved, by an earlier pong, that it took all data before it.
@@ -42,7 +42,7 @@ pub enum Rule {
 
 /// What to do at a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Send a ping.
     Ping,
     /// Send none: output waits already.
@@ -55,7 +55,7 @@ pub enum Verdict {
 
 /// The state of one peer.
 #[derive(Clone, Debug)]
-pub struct Liveness {
+pub(super) struct Liveness {
     rule: Rule,
     no_progress: Duration,
     /// The oldest ping without an answer.
@@ -71,7 +71,7 @@ pub struct Liveness {
 
 impl Liveness {
     /// A peer that has just answered a handshake.
-    pub fn new(rule: Rule, no_progress: Duration) -> Self {
+    pub(super) fn new(rule: Rule, no_progress: Duration) -> Self {
         Self {
             rule,
             no_progress,
@@ -84,38 +84,38 @@ impl Liveness {
     }
 
     /// Bytes of the peer arrived.
-    pub fn heard(&mut self) {
+    pub(super) fn heard(&mut self) {
         self.unanswered_since = None;
         self.counts = false;
         self.missed = 0;
     }
 
     /// A pong arrived: all data before its ping was taken.
-    pub fn pong(&mut self) {
+    pub(super) fn pong(&mut self) {
         self.heard();
         self.unproved = false;
     }
 
     /// We are not reading from the peer (the other side takes nothing): its pongs cannot be seen.
-    pub fn not_listening(&mut self) {
+    pub(super) fn not_listening(&mut self) {
         self.unanswered_since = None;
         self.counts = false;
         self.missed = 0;
     }
 
     /// The socket took bytes; `left` says whether more wait.
-    pub fn wrote(&mut self, now: Instant, left: bool) {
+    pub(super) fn wrote(&mut self, now: Instant, left: bool) {
         self.blocked_since = left.then_some(now);
     }
 
     /// Data was queued for the peer.
-    pub fn queued(&mut self, now: Instant) {
+    pub(super) fn queued(&mut self, now: Instant) {
         self.unproved = true;
         self.blocked_since.get_or_insert(now);
     }
 
     /// Every [`Pace::ping_every`].
-    pub fn tick(&mut self, now: Instant) -> Verdict {
+    pub(super) fn tick(&mut self, now: Instant) -> Verdict {
         if self.counts && self.unanswered_since.is_some() {
             self.missed += 1;
             if self.missed >= MISSES {

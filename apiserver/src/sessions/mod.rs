@@ -1,0 +1,10 @@
+//! Sessions: who holds which exclusive stream, across replicas.
+//!
+//! Creating the object `<workspace>.<mode>` is the claim, removing it the release; a finalizer keeps
+//! the name taken until the stream has really ended. Each replica proves with one Lease that it
+//! lives, and collects what dead ones have left.
+
+pub mod claim;
+pub mod lease;
+pub mod record;
+pub mod replica;
