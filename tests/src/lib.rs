@@ -1,1 +1,3 @@
-//! Integration, conformance and end-to-end tests against a real control plane; benches
+//! Tests against a real control plane, a real node and real guests, and what they share.
+
+pub mod manifests;
