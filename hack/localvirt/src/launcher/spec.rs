@@ -27,6 +27,9 @@ pub const CONTROL_PORT: u16 = 49186;
 /// The port of sshd, which is forwarded whether or not it is declared.
 pub const SSH_PORT: u16 = 22;
 
+/// q35 has 31 slots on its root bus, and the other devices need some.
+const MAX_DISKS: usize = 20;
+
 /// One virtual machine, as its launcher runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,9 +56,15 @@ pub struct Spec {
     /// A serial line that `console` opens.
     #[serde(default = "yes")]
     pub serial_console: bool,
+    /// Copies the console's output to standard output, for `kubectl logs` (KubeVirt's `logSerialConsole`).
+    #[serde(default)]
+    pub log_serial_console: bool,
     /// A display that `vnc` and `screendump` show.
     #[serde(default = "yes")]
     pub graphics: bool,
+    /// Further devices.
+    #[serde(default)]
+    pub devices: Vec<Device>,
     /// Whether the processor stands still until `unpause` (KubeVirt's `startStrategy: Paused`).
     #[serde(default)]
     pub start_paused: bool,
@@ -68,6 +77,18 @@ pub struct Spec {
     /// TCP port of the control endpoint ([`super::protocol`]).
     #[serde(default = "control_port")]
     pub control_port: u16,
+}
+
+/// A device that a template asks for beside disks and network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// A USB tablet (`inputs`).
+    Tablet,
+    /// A sound card (`sound`), whose samples go nowhere.
+    Sound,
+    /// A PCI device that stands in for a passed-through GPU (`gpus`): the guest finds it, and can compute nothing on it.
+    Gpu,
 }
 
 /// One disk or CD-ROM.
@@ -252,8 +273,8 @@ impl Spec {
             format!("{} is less than 32", self.memory_mib)
         })?;
         require(self.cpus >= 1, "cpus", || "a machine needs one".into())?;
-        require(self.disks.len() <= 26, "disks", || {
-            format!("{} disks, at most 26", self.disks.len())
+        require(self.disks.len() <= MAX_DISKS, "disks", || {
+            format!("{} disks, at most {MAX_DISKS}", self.disks.len())
         })?;
         for (index, disk) in self.disks.iter().enumerate() {
             disk.check()?;
