@@ -81,7 +81,7 @@ impl Registry {
             Verdict::Remove => storage
                 .delete(&context, key, old.revision)
                 .await
-                .map(|_| Removed::Gone(old.object)),
+                .map(|()| Removed::Gone(old.object)),
         };
         match done {
             Ok(removed) => Ok(Some(removed)),

@@ -243,7 +243,7 @@ impl Storage for MemoryStorage {
         context: &WriteContext,
         key: &Key,
         expected: Revision,
-    ) -> Result<Revision, StorageError> {
+    ) -> Result<(), StorageError> {
         self.write(context, |inner| {
             let last = inner.expect(key, expected)?.object.clone();
             inner.revision += 1;
@@ -252,7 +252,7 @@ impl Storage for MemoryStorage {
             inner
                 .log
                 .push(Change::Deleted(stamped(key, &last, revision)));
-            Ok(revision)
+            Ok(())
         })
     }
 

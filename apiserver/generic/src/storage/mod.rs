@@ -2,6 +2,7 @@
 //!
 //! **Architecture Invariant:** a backend never defaults, validates, merges or admits.
 
+pub mod cluster;
 mod error;
 pub mod memory;
 
@@ -12,6 +13,7 @@ use futures::stream::BoxStream;
 
 use crate::Object;
 
+pub use cluster::ClusterStorage;
 pub use error::StorageError;
 pub use memory::MemoryStorage;
 
@@ -170,7 +172,7 @@ pub trait Storage: Send + Sync + 'static {
         expected: Revision,
     ) -> Result<Stored, StorageError>;
 
-    /// Removes the object if its revision is still `expected`; returns the revision of the removal.
+    /// Removes the object if its revision is still `expected`.
     ///
     /// # Errors
     /// [`StorageError::Conflict`], [`StorageError::NotFound`].
@@ -179,7 +181,7 @@ pub trait Storage: Send + Sync + 'static {
         context: &WriteContext,
         key: &Key,
         expected: Revision,
-    ) -> Result<Revision, StorageError>;
+    ) -> Result<(), StorageError>;
 
     /// Asks for a [`Change::Progress`] (or any change) that proves every change before this call
     /// has been delivered; returns the revision to wait for, or `None` if the backend cannot.
