@@ -12,9 +12,12 @@ pub mod authz;
 pub mod cache;
 pub mod call;
 pub mod coalesce;
+pub mod discovery;
+pub mod document;
 pub mod files;
 pub mod filter;
 pub mod object;
+pub mod openapi;
 pub mod registry;
 pub mod request;
 pub mod resource;
@@ -27,6 +30,8 @@ pub mod status;
 pub mod storage;
 #[cfg(test)]
 mod test_pki;
+#[cfg(test)]
+mod test_rows;
 
 pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};
