@@ -5,9 +5,12 @@
 //! Decisions are functions over values; only the modules named `reconcile` talk to a cluster.
 
 pub mod api;
+pub mod dial;
+pub mod finalizers;
 pub mod launcher;
 pub mod pki;
 pub mod quantity;
+pub mod server;
 pub mod tls;
 pub mod vm;
 pub mod vmi;

@@ -19,11 +19,8 @@ pub enum Action {
         /// With its vCPUs stopped.
         paused: bool,
     },
-    /// Create the instance, since a halted machine was asked to start; `runStrategy` becomes `Always` with it.
-    CreateAndUnhalt {
-        /// With its vCPUs stopped.
-        paused: bool,
-    },
+    /// Set `runStrategy` to `Always`: a halted machine was asked to start, and the request stays until it has.
+    Unhalt,
     /// Delete the instance.
     Delete,
     /// Delete the failed instance and leave a request to start again.
@@ -64,7 +61,7 @@ fn without_instance(vm: &Machine, strategy: RunStrategy, now: Timestamp) -> Acti
     let is_new = vm.status.run_strategy != Some(strategy);
     let start = match strategy {
         RunStrategy::Always => true,
-        RunStrategy::Halted if vm.wants_start() => return Action::CreateAndUnhalt { paused },
+        RunStrategy::Halted if vm.wants_start() => return Action::Unhalt,
         RunStrategy::Halted | RunStrategy::WaitAsReceiver => false,
         RunStrategy::Manual => vm.wants_start(),
         RunStrategy::RerunOnFailure => vm.wants_start() || is_new,
@@ -82,14 +79,16 @@ fn retry_after(vm: &Machine) -> Option<Timestamp> {
     failure.retry_after_timestamp.as_ref()?.parse().ok()
 }
 
-/// The requests that are still to be acted on: a stop is done when its instance is gone, a start when there is one.
+/// The requests that are still to be acted on: a stop is done when its instance is gone, a start when there
+/// is one that lives.
 pub fn pending_requests(vm: &Machine, vmi: Option<&Instance>) -> Vec<StateChange> {
     let mut requests = vm.status.state_change_requests.as_slice();
     while let [first, rest @ ..] = requests {
         let done = match (first.action.as_str(), vmi) {
             ("Stop", Some(vmi)) => first.uid.as_deref() != Some(vmi.uid()),
             ("Stop", None) => true,
-            ("Start", instance) => instance.is_some(),
+            ("Start", Some(vmi)) => !vmi.is_deleted() && !vmi.phase.is_final(),
+            ("Start", None) => false,
             _ => true,
         };
         if !done {
@@ -154,7 +153,7 @@ mod tests {
             (
                 "Halted",
                 json!({"stateChangeRequests": paused}),
-                Action::CreateAndUnhalt { paused: true },
+                Action::Unhalt,
             ),
             ("Manual", json!({}), Action::Keep),
             (

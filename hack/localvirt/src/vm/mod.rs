@@ -5,5 +5,6 @@
 
 pub mod decide;
 pub mod instance;
+pub mod reconcile;
 pub mod status;
 pub mod validate;

@@ -5,5 +5,6 @@
 
 pub mod names;
 pub mod pod;
+pub mod reconcile;
 pub mod spec;
 pub mod status;

@@ -1,0 +1,219 @@
+//! Gives one VirtualMachineInstance its launcher, and writes what is known about it.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::{Pod, Secret},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::DynamicObject,
+    runtime::controller::Action as Requeue,
+};
+use tracing::{debug, info};
+
+use super::{
+    names, pod,
+    spec::{launcher_spec, referenced_secrets},
+    status::{self, Observed},
+};
+use crate::{
+    api::{Instance, ObjectError, Phase, VMI_FINALIZER, is_controlled_by, vmi_resource},
+    dial::{Launchers, Target},
+    finalizers,
+    launcher::protocol::{Reply, Request, Status, server_name},
+    pki::{Authority, PkiError, Usage},
+};
+
+/// How soon a launcher that has no guest yet is asked again.
+const STARTING_INTERVAL: Duration = Duration::from_millis(500);
+/// How soon a running guest's launcher is asked again (the agent comes and goes by itself).
+const RUNNING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The cluster said no.
+    #[error("the cluster refused: {0}")]
+    Kube(#[from] kube::Error),
+    /// The object is not what its schema says.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// No certificate for the launcher.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// The launcher's spec cannot be written.
+    #[error("launcher spec: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What every reconciliation needs.
+pub struct Context {
+    /// The cluster.
+    pub client: Client,
+    /// The image of launchers.
+    pub image: String,
+    /// Makes their certificates.
+    pub authority: Arc<Authority>,
+    /// Asks them.
+    pub launchers: Arc<dyn Launchers>,
+}
+
+struct Apis {
+    vmis: Api<DynamicObject>,
+    pods: Api<Pod>,
+    secrets: Api<Secret>,
+}
+
+/// Brings one instance a step closer to running, and its status up to date.
+///
+/// # Errors
+/// When the cluster refuses; the controller comes back later.
+pub async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Arc<Context>,
+) -> Result<Requeue, ReconcileError> {
+    let vmi = Instance::read(&object)?;
+    let namespace = object.namespace().unwrap_or_default();
+    let apis = Apis {
+        vmis: Api::namespaced_with(context.client.clone(), &namespace, &vmi_resource()),
+        pods: Api::namespaced(context.client.clone(), &namespace),
+        secrets: Api::namespaced(context.client.clone(), &namespace),
+    };
+    let pod = apis
+        .pods
+        .get_opt(&names::launcher(vmi.name(), vmi.uid()))
+        .await?;
+    let mut seen = Observed {
+        pod: pod.filter(|p| is_controlled_by(&p.metadata, vmi.uid())),
+        ..Observed::default()
+    };
+    if vmi.is_deleted() && finalize(&apis, &vmi, seen.pod.as_ref()).await? {
+        return Ok(Requeue::await_change());
+    }
+    if !vmi.is_deleted() && seen.pod.is_none() && vmi.phase <= Phase::Pending {
+        match launch(&apis, &context, &vmi).await? {
+            Ok(pod) => seen.pod = Some(pod),
+            Err(why) => seen.failure = Some(why),
+        }
+    }
+    seen.launcher = ask(&context, &vmi, seen.pod.as_ref()).await;
+    if let Some(patch) = status::patch(&vmi, &seen, Timestamp::now()) {
+        apis.vmis
+            .patch(vmi.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+    }
+    Ok(again(&vmi, &seen))
+}
+
+fn again(vmi: &Instance, seen: &Observed) -> Requeue {
+    match status::next_phase(vmi, seen) {
+        Phase::Scheduled => Requeue::requeue(STARTING_INTERVAL),
+        Phase::Running => Requeue::requeue(RUNNING_INTERVAL),
+        // A Secret may come, without anything here that watches for it.
+        Phase::Pending if seen.failure.is_some() => Requeue::requeue(RUNNING_INTERVAL),
+        _ => Requeue::await_change(),
+    }
+}
+
+/// Makes the Secret and the Pod. What the instance cannot have is the inner error.
+async fn launch(
+    apis: &Apis,
+    context: &Context,
+    vmi: &Instance,
+) -> Result<Result<Pod, String>, ReconcileError> {
+    let mut secrets = Vec::new();
+    for name in referenced_secrets(vmi) {
+        secrets.extend(apis.secrets.get_opt(&name).await?);
+    }
+    let parts =
+        launcher_spec(vmi, &secrets).and_then(|spec| Ok((spec, pod::pod(vmi, &context.image)?)));
+    let (spec, pod) = match parts {
+        Ok(parts) => parts,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let leaf = context
+        .authority
+        .issue(&[server_name(vmi.uid())], &[], Usage::Server)?;
+    let secret = pod::secret(vmi, &spec, &leaf, context.authority.certificate_pem())?;
+    match apis.secrets.create(&PostParams::default(), &secret).await {
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+        other => drop(other?),
+    }
+    match apis.pods.create(&PostParams::default(), &pod).await {
+        // Quota, pod security, a node selector that is none: what the owner can put right.
+        Err(kube::Error::Api(status)) if status.code == 403 || status.code == 422 => {
+            Ok(Err(status.message.clone()))
+        }
+        Err(error) => Err(error.into()),
+        Ok(pod) => {
+            info!(instance = vmi.name(), pod = %pod.name_any(), "created a launcher");
+            Ok(Ok(pod))
+        }
+    }
+}
+
+/// Ends the launcher of a deleted instance; true once it is gone and the instance may go too.
+async fn finalize(apis: &Apis, vmi: &Instance, pod: Option<&Pod>) -> Result<bool, ReconcileError> {
+    let Some(pod) = pod else {
+        if !finalizers::missing(&vmi.meta, VMI_FINALIZER) {
+            let patch = Patch::Merge(finalizers::removed(&vmi.meta, VMI_FINALIZER));
+            apis.vmis
+                .patch(vmi.name(), &PatchParams::default(), &patch)
+                .await?;
+        }
+        return Ok(true);
+    };
+    if pod.metadata.deletion_timestamp.is_none() {
+        let params = DeleteParams {
+            // The instance's own value, which a forced stop may have lowered since the Pod was made.
+            grace_period_seconds: Some(u32::try_from(vmi.grace_seconds.max(0)).unwrap_or(u32::MAX)),
+            preconditions: Some(Preconditions {
+                uid: pod.metadata.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match apis.pods.delete(&pod.name_any(), &params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            other => drop(other?),
+        }
+    }
+    Ok(false)
+}
+
+async fn ask(context: &Context, vmi: &Instance, pod: Option<&Pod>) -> Option<Status> {
+    let target = target(vmi, pod?)?;
+    match context.launchers.ask(&target, &Request::Status).await {
+        Ok(answer) => match answer.reply {
+            Reply::Status(status) => Some(status),
+            other => {
+                debug!(
+                    instance = vmi.name(),
+                    ?other,
+                    "the launcher said something else"
+                );
+                None
+            }
+        },
+        Err(error) => {
+            debug!(instance = vmi.name(), %error, "the launcher does not answer");
+            None
+        }
+    }
+}
+
+/// Where a launcher listens; `None` until it runs.
+pub fn target(vmi: &Instance, pod: &Pod) -> Option<Target> {
+    let status = pod.status.as_ref()?;
+    if status.phase.as_deref() != Some("Running") {
+        return None;
+    }
+    let address = status.pod_ip.as_deref()?.parse().ok()?;
+    Some(Target {
+        address,
+        vmi_uid: vmi.uid().to_owned(),
+    })
+}
