@@ -39,19 +39,19 @@ pub enum Claim {
     Ending(WorkspaceSessionSpec),
     /// Somebody does, and somebody else waits for it.
     Contested(WorkspaceSessionSpec, SessionSuccessor),
-    /// It is ours now: the request with this audit id was waiting for it.
+    /// It is ours now: our claim was waiting for it.
     HandedOver,
     /// Its holder is no more.
     Abandoned(Option<SessionSuccessor>),
 }
 
-/// Judges what is stored, for the request `audit_id`.
-pub fn judge(stored: Option<&Object>, fate: impl Fn(&str) -> Fate, audit_id: &str) -> Claim {
+/// Judges what is stored, for the claim `mine`.
+pub fn judge(stored: Option<&Object>, fate: impl Fn(&str) -> Fate, mine: &str) -> Claim {
     let Some(object) = stored else {
         return Claim::Free;
     };
     let spec = record::read(object).spec;
-    if spec.audit_id == audit_id {
+    if spec.claim == mine {
         return Claim::HandedOver;
     }
     if matches!(fate(&spec.replica), Fate::Dead | Fate::Predecessor) {
@@ -77,14 +77,14 @@ pub enum Notice {
     Lost,
 }
 
-/// Reads a change for the holder who made the object with this UID by the request `audit_id`.
-pub fn notice(stored: Option<&Object>, uid: &str, audit_id: &str) -> Notice {
+/// Reads a change for the holder who made the object with this UID by the claim `mine`.
+pub fn notice(stored: Option<&Object>, uid: &str, mine: &str) -> Notice {
     let Some(object) = stored.filter(|object| object.uid() == Some(uid)) else {
         return Notice::Lost;
     };
     let spec = record::read(object).spec;
     match spec.successor {
-        _ if spec.audit_id != audit_id => Notice::Lost,
+        _ if spec.claim != mine => Notice::Lost,
         _ if object.deletion_timestamp().is_some() => Notice::Ended,
         Some(_) => Notice::TakenOver,
         None => Notice::Keep,
@@ -140,7 +140,7 @@ mod tests {
         SessionSuccessor {
             user: "joe".into(),
             replica: "r2".into(),
-            audit_id: "a2".into(),
+            claim: "a2".into(),
             ..SessionSuccessor::default()
         }
     }
@@ -171,7 +171,7 @@ mod tests {
         );
         assert!(matches!(
             judge(Some(&contested), alive, "a9"),
-            Claim::Contested(_, s) if s.audit_id == "a2"
+            Claim::Contested(_, s) if s.claim == "a2"
         ));
         let handed = record::handed_over(&contested, &successor());
         assert_eq!(judge(Some(&handed), alive, "a2"), Claim::HandedOver);

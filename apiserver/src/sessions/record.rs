@@ -28,6 +28,8 @@ pub struct Wish {
     pub client_address: String,
     /// By which request.
     pub audit_id: String,
+    /// Identity of the claim: fresh, and never from the caller.
+    pub claim: String,
 }
 
 impl Wish {
@@ -79,6 +81,7 @@ pub fn spec(wish: &Wish, replica: &str, now: &str) -> WorkspaceSessionSpec {
         since: now.to_owned(),
         replica: replica.to_owned(),
         audit_id: wish.audit_id.clone(),
+        claim: wish.claim.clone(),
         successor: None,
     }
 }
@@ -113,6 +116,7 @@ pub fn handed_over(object: &Object, successor: &SessionSuccessor) -> Object {
         spec["userUID"] = json!(successor.user_uid);
         spec["replica"] = json!(successor.replica);
         spec["auditID"] = json!(successor.audit_id);
+        spec["claim"] = json!(successor.claim);
         spec["since"] = json!(successor.at);
         spec["groups"] = json!([]);
         spec["groupCount"] = json!(0);
@@ -153,7 +157,7 @@ fn into_object(value: Value) -> Object {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::sessions) fn wish(user: &str, audit_id: &str) -> Wish {
+    pub(in crate::sessions) fn wish(user: &str, claim: &str) -> Wish {
         Wish {
             namespace: "t1".into(),
             workspace: "demo".into(),
@@ -164,7 +168,8 @@ pub(super) mod tests {
                 ..UserInfo::default()
             },
             client_address: "192.0.2.7".into(),
-            audit_id: audit_id.into(),
+            audit_id: format!("audit-{claim}"),
+            claim: claim.into(),
         }
     }
 
@@ -201,7 +206,8 @@ pub(super) mod tests {
             user: "joe".into(),
             user_uid: String::new(),
             replica: "r2".into(),
-            audit_id: "a2".into(),
+            audit_id: "audit-a2".into(),
+            claim: "a2".into(),
             at: "2026-01-02T04:00:00Z".into(),
         };
         let waiting = with_successor(&object, &successor);

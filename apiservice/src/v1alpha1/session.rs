@@ -63,6 +63,9 @@ pub struct WorkspaceSessionSpec {
     /// Audit id of the request that opened it.
     #[serde(default, rename = "auditID")]
     pub audit_id: String,
+    /// Identity of the claim; unlike an audit id no caller can choose it.
+    #[serde(default)]
+    pub claim: String,
     /// Who has taken the session over and waits for the stream to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<SessionSuccessor>,
@@ -82,6 +85,9 @@ pub struct SessionSuccessor {
     /// Audit id of their request.
     #[serde(rename = "auditID")]
     pub audit_id: String,
+    /// Identity of their claim.
+    #[serde(default)]
+    pub claim: String,
     /// When they asked (RFC 3339).
     pub at: String,
 }
