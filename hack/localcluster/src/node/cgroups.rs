@@ -1,6 +1,6 @@
 //! The node's control groups: one directory of ours in every hierarchy, v1 and v2, and nothing else.
 //!
-//! The kubelet puts `kubepods` below it. Under v2 the kernel wants controllers to be enabled in the root first; those
+//! The kubelet puts `kubepods` below it. Under v2 alone (with v1 beside it, v1 is what counts) the kernel wants controllers to be enabled in the root first; those
 //! that were not are remembered and disabled at the end. Source: cgroups(7), the kernel's `cgroup-v2.rst`,
 //! `k8s.io/kubernetes/pkg/kubelet/cm/cgroup_manager_linux.go` (what the kubelet requires of its root).
 
@@ -38,17 +38,17 @@ impl Cgroups {
         let text = fs::read_to_string(mountinfo).map_err(io_error("read", mountinfo))?;
         let roots = hierarchies(&text);
         let dirs = roots.iter().map(|root| root.path.join(name)).collect();
-        let enable = match roots.iter().find(|root| root.unified) {
-            None => None,
-            Some(root) => {
+        let enable = match roots.as_slice() {
+            [only] if only.unified => {
                 let (all, on) = (
-                    root.path.join("cgroup.controllers"),
-                    root.path.join("cgroup.subtree_control"),
+                    only.path.join("cgroup.controllers"),
+                    only.path.join("cgroup.subtree_control"),
                 );
                 let read = |path: &Path| fs::read_to_string(path).map_err(io_error("read", path));
                 let missing = missing(&read(&all)?, &read(&on)?);
                 (!missing.is_empty()).then_some((on, missing))
             }
+            _ => None,
         };
         Ok(Self { dirs, enable })
     }
@@ -118,7 +118,7 @@ fn hierarchies(mountinfo: &str) -> Vec<Hierarchy> {
     found
 }
 
-/// What is wanted, there, and not enabled yet. The unified hierarchy of a hybrid machine has no controllers.
+/// What is wanted, there, and not enabled yet.
 fn missing(there: &str, enabled: &str) -> Vec<String> {
     let has = |list: &str, word: &str| list.split_ascii_whitespace().any(|w| w == word);
     WANTED

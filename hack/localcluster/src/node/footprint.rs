@@ -5,7 +5,7 @@
 //! first, a run that is killed at any point can be undone.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::cgroups::Cgroups;
 use super::error::{NodeError, io_error};
+use super::files::put;
 use super::network::Link;
-use super::tool::{ip, output};
+use super::tool::{ip, machine, output};
 use super::{containerd, kubelet};
-use crate::proc::CommandLine;
 
 /// containerd's shim makes this group beside ours.
 const CONTAINERD_GROUP: &str = "k8s.io";
@@ -75,14 +75,9 @@ impl Footprint {
     /// # Errors
     /// When it cannot be written.
     pub fn store(&self, dir: &Path) -> Result<(), NodeError> {
-        let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(dir)?;
-            serde_json::to_writer(&mut file, self)?;
-            file.flush()?;
-            file.persist(path(dir)).map_err(|e| e.error)?;
-            Ok(())
-        };
-        write().map_err(io_error("write", path(dir)))
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|e| io_error("describe", path(dir))(e.into()))?;
+        put(&path(dir), text)
     }
 
     /// Undoes everything, after the node's processes have ended.
@@ -129,20 +124,11 @@ fn remove_link(name: &str) -> Result<(), NodeError> {
 
 /// Detaches loop devices whose files are the node's: the kubelet leaves those of block volumes behind.
 fn detach_loops(dir: &Path) -> Result<(), NodeError> {
-    let list = CommandLine::new("losetup", "losetup").args([
-        "--list",
-        "--json",
-        "--output",
-        "NAME,BACK-FILE,BACK-INO",
-    ]);
+    let list = machine("losetup").args(["--list", "--json", "--output", "NAME,BACK-FILE,BACK-INO"]);
     for (device, file, inode) in loops(&output(&list)?)? {
         let here = on_machine(&file, dir);
         if here.metadata().is_ok_and(|meta| meta.ino() == inode) {
-            output(
-                &CommandLine::new("losetup", "losetup")
-                    .arg("--detach")
-                    .arg(device),
-            )?;
+            output(&machine("losetup").arg("--detach").arg(device))?;
         }
     }
     Ok(())

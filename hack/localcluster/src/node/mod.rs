@@ -27,6 +27,7 @@ pub mod cgroups;
 mod commands;
 pub mod containerd;
 mod error;
+mod files;
 pub mod footprint;
 pub mod images;
 pub mod init;
@@ -138,6 +139,11 @@ impl<'a> Node<'a> {
         &self.footprint.link
     }
 
+    /// The pid of the node's pid 1 on the machine.
+    pub fn pid(&self) -> i32 {
+        self.namespaces.pid()
+    }
+
     /// A path inside the node as the machine sees it.
     pub fn path(&self, inside: impl AsRef<Path>) -> PathBuf {
         self.namespaces.path(inside)
@@ -174,14 +180,14 @@ impl<'a> Node<'a> {
         let link = self.link();
         link.make(self.namespaces.pid(), &self.enter())?;
         let rules = self.write("node.nft", &link.rules())?;
-        output(&self.tool("nft", "nft").arg("-f").arg(rules))?;
+        output(&self.nft().arg("-f").arg(rules))?;
         self.namespaces.set_linked()
     }
 
     fn start_containerd(&self) -> Result<(), NodeError> {
         let cni = self.state.node().join("cni");
         let conflist = cni.join("10-pods.conflist");
-        fs::write(&conflist, containerd::conflist()).map_err(io_error("write", &conflist))?;
+        files::put(&conflist, containerd::conflist())?;
         let files = containerd::Files {
             runc: &self.programs.runc,
             shim: &self.programs.shim,
@@ -232,28 +238,30 @@ impl<'a> Node<'a> {
     fn start_proxy(&self, pki: &Pki) -> Result<(), NodeError> {
         let config = proxy::config(&pki.kubeconfig(Component::Proxy), NAME, self.link());
         let config = self.write("kube-proxy.json", &config)?;
-        self.run(
-            self.programs
-                .with_tools(proxy::daemon(&self.programs.kube_proxy, &config)),
-        )
-        .map(drop)
+        self.run(proxy::daemon(&self.programs.kube_proxy, &config))
+            .map(drop)
     }
 
-    fn tool(&self, name: &str, program: &str) -> CommandLine {
-        self.programs
-            .with_tools(CommandLine::new(name, program))
-            .inside(&self.enter())
+    /// `nft`, unpacked or the machine's, inside the node.
+    fn nft(&self) -> CommandLine {
+        let program = self.programs.nft.as_ref().map(|nft| nft.bin.join("nft"));
+        let plain = program.map_or_else(
+            || tool::machine("nft"),
+            |program| CommandLine::new("nft", program),
+        );
+        self.programs.with_tools(plain).inside(&self.enter())
     }
 
     fn run(&self, command: CommandLine) -> Result<Record, NodeError> {
         let log = self.state.log(command.name());
-        Ok(self.ledger.start(&command.inside(&self.enter()), &log)?)
+        let command = self.programs.with_tools(command).inside(&self.enter());
+        Ok(self.ledger.start(&command, &log)?)
     }
 
     /// Writes a configuration file.
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, NodeError> {
         let path = self.state.config().join(name);
-        fs::write(&path, text).map_err(io_error("write", &path))?;
+        files::put(&path, text)?;
         Ok(path)
     }
 }
@@ -266,7 +274,7 @@ fn start<'a>(state: &'a State, programs: &'a Programs) -> Start<'a> {
         hostname: NAME,
         keep: [state.root().to_owned()]
             .into_iter()
-            .chain(programs.dirs())
+            .chain(programs.dirs.iter().cloned())
             .collect(),
         bind: vec![
             (dir.join("containerd"), containerd::ROOT),

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 
 use super::error::{NodeError, io_error};
 use super::init::{READY, SUBCOMMAND};
+use super::tool::machine;
 use crate::proc::{CommandLine, Identity};
 
 /// How long setting up may take; it is a few mounts.
@@ -53,7 +54,7 @@ impl Start<'_> {
             keep,
             bind,
         } = self;
-        let mut line = CommandLine::new("node", "unshare")
+        let mut line = CommandLine::new("node", machine("unshare").program())
             .args([
                 "--net",
                 "--mount",
@@ -153,7 +154,7 @@ impl Namespaces {
 
     /// What a command line is put [`CommandLine::inside`] of to run in the node.
     pub fn enter(&self) -> CommandLine {
-        CommandLine::new("nsenter", "nsenter")
+        machine("nsenter")
             .arg(format!("--target={}", self.init.pid))
             .args(["--net", "--mount", "--pid", "--uts", "--ipc", "--"])
     }

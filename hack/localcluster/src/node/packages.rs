@@ -7,8 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::{NodeError, io_error};
-use super::tool::output;
-use crate::proc::CommandLine;
+use super::tool::{find, machine, output};
 
 /// What `nft` needs beside Debian's base system.
 const NFTABLES: [&str; 9] = [
@@ -66,7 +65,7 @@ impl Packages {
             .unpack("containernetworking-plugins", &[])?
             .join("usr/lib/cni");
         let busybox = self.unpack("busybox-static", &[])?.join("bin/busybox");
-        let nft = if on_path("nft") {
+        let nft = if find("nft").is_some() {
             None
         } else {
             Some(self.nft()?)
@@ -88,7 +87,7 @@ impl Packages {
 
     /// Unpacks `package`, and `more` into the same tree; returns the tree.
     fn unpack(&self, package: &str, more: &[&str]) -> Result<PathBuf, NodeError> {
-        let policy = output(&CommandLine::new("apt-cache", "apt-cache").args(["policy", package]))?;
+        let policy = output(&machine("apt-cache").args(["policy", package]))?;
         let Some(version) = candidate(&policy) else {
             return self
                 .newest(package)?
@@ -108,19 +107,14 @@ impl Packages {
             .map_err(io_error("create a directory in", &self.dir))?;
         let (debs, root) = (temp.path().join("debs"), temp.path().join("root"));
         fs::create_dir(&debs).map_err(io_error("create", &debs))?;
-        let apt = CommandLine::new("apt-get", "env")
+        let apt = machine("env")
             .arg("--chdir")
             .arg(&debs)
             .args(["apt-get", "-q", "download"]);
         output(&apt.args(packages))?;
         for deb in fs::read_dir(&debs).map_err(io_error("list", &debs))? {
             let deb = deb.map_err(io_error("list", &debs))?.path();
-            output(
-                &CommandLine::new("dpkg-deb", "dpkg-deb")
-                    .arg("--extract")
-                    .arg(deb)
-                    .arg(&root),
-            )?;
+            output(&machine("dpkg-deb").arg("--extract").arg(deb).arg(&root))?;
         }
         match fs::rename(&root, tree) {
             // Another run was quicker.
@@ -161,11 +155,6 @@ fn file_name(package: &str, version: &str) -> String {
         version.replace(':', "%3a"),
         std::env::consts::ARCH
     )
-}
-
-fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 #[cfg(test)]

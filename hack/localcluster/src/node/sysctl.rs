@@ -14,6 +14,7 @@ use std::process::Command;
 use rustix::mount::mount_bind;
 
 use super::error::{NodeError, errno, io_error};
+use super::tool::machine;
 use crate::proc::CommandLine;
 
 /// The subcommand's name.
@@ -33,7 +34,7 @@ const SETTINGS: [(&str, &str); 6] = [
 /// Runs `kubelet` by way of the subcommand of `localcluster`, in a mount namespace of its own. Its other mounts are
 /// shared with the node's, so that containers see volumes.
 pub fn wrapped(kubelet: CommandLine, localcluster: &Path) -> CommandLine {
-    let wrapper = CommandLine::new("unshare", "unshare")
+    let wrapper = machine("unshare")
         .args(["--mount", "--propagation", "unchanged"])
         .arg(localcluster)
         .args([SUBCOMMAND, "--"]);

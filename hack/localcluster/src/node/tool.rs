@@ -1,5 +1,7 @@
 //! Runs short programs of the machine (`ip`, `ctr`, `losetup`, …) and takes their output.
 
+use std::path::{Path, PathBuf};
+
 use super::error::{NodeError, io_error};
 use crate::proc::CommandLine;
 
@@ -23,9 +25,27 @@ pub(crate) fn output(command: &CommandLine) -> Result<String, NodeError> {
     })
 }
 
+/// Where root's programs are; PATH lacks these after a plain `su`.
+const SYSTEM: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// The file of a program of the machine, if it has it.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(SYSTEM.map(PathBuf::from));
+    dirs.map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// A command of the machine; its bare name when the machine lacks it, so that the attempt to run it says so.
+pub(crate) fn machine(name: &str) -> CommandLine {
+    CommandLine::new(
+        name,
+        find(name).unwrap_or_else(|| Path::new(name).to_owned()),
+    )
+}
+
 /// `ip` with these words.
 pub(crate) fn ip(words: &str) -> CommandLine {
-    CommandLine::new("ip", "ip").args(words.split_ascii_whitespace())
+    machine("ip").args(words.split_ascii_whitespace())
 }
 
 #[cfg(test)]
@@ -41,6 +61,8 @@ mod tests {
             error.contains("exit status: 3") && error.ends_with("no"),
             "{error}"
         );
+        assert_eq!(find("does-not-exist"), None);
+        assert!(find("sh").is_some_and(|sh| sh.is_absolute()));
         let error = output(&CommandLine::new("x", "/does/not/exist"))
             .unwrap_err()
             .to_string();
