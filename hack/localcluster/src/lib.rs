@@ -2,16 +2,20 @@
 //!
 //! Read in this order: [`versions`] (what runs), [`assets`] (where its programs come from), [`checks`] (what the
 //! machine must offer), [`pki`] (who trusts whom), [`proc`] (how programs are started and ended), [`controlplane`]
-//! (their command lines). [`harness`] is what tests use. `hack/up` and its sisters call the binary of this crate.
+//! (their command lines), [`node`] (what they run in), [`root`] (all of that together), [`steps`] (what `hack/up` does).
+//! [`harness`] is what tests use. `hack/up` and its sisters call the binary of this crate.
 
 pub mod assets;
+pub mod checks;
 pub mod controlplane;
 pub mod harness;
 pub mod node;
 pub mod pki;
 pub mod proc;
 pub mod progress;
+pub mod root;
 pub mod state;
+pub mod steps;
 pub mod versions;
 
 pub use assets::{Assets, Binary};

@@ -9,6 +9,7 @@ use super::{Binary, recipe};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     given: Option<PathBuf>,
+    base: PathBuf,
     cache: PathBuf,
 }
 
@@ -39,10 +40,23 @@ impl Places {
             .or_else(|| Some(absolute(home)?.join(".cache")))
             .ok_or(NoCache)?;
         let given = given.filter(|v| !v.is_empty()).map(PathBuf::from);
-        Ok(Self {
-            given,
-            cache: base.join("kubeworkspaces").join(recipe::key()),
-        })
+        Ok(Self::at(given, base.join("kubeworkspaces")))
+    }
+
+    /// `given` first, then the cache of this project at `base`.
+    pub fn at(given: Option<PathBuf>, base: PathBuf) -> Self {
+        let cache = base.join(recipe::key());
+        Self { given, base, cache }
+    }
+
+    /// What `KUBEBUILDER_ASSETS` named.
+    pub fn given(&self) -> Option<&Path> {
+        self.given.as_deref()
+    }
+
+    /// The cache of this project, for all versions.
+    pub fn base(&self) -> &Path {
+        &self.base
     }
 
     /// The directory of what is built here, for the versions and build settings of today.

@@ -29,6 +29,11 @@ use crate::controlplane::NotReady;
 use crate::pki::PkiError;
 use crate::proc::ProcError;
 
+/// A client of the administrator of the cluster whose kubeconfig is `path`.
+pub(crate) async fn administrator(path: &std::path::Path) -> Result<kube::Client, HarnessError> {
+    identity::client(&identity::load(path).await?)
+}
+
 /// Why the harness cannot give what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {

@@ -1,0 +1,47 @@
+//! `env`: exports for a shell.
+
+use std::path::Path;
+
+use localcluster::state::State;
+
+pub(crate) fn run(state: &State) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        state.kubeconfig().is_file(),
+        "nothing is up: run hack/up first"
+    );
+    let top = super::top();
+    print!("{}", exports(state, &top.join("target/debug")));
+    Ok(())
+}
+
+/// KUBECONFIG and PATH. The directory comes once, however often this is evaluated: a shell takes the first that it finds.
+fn exports(state: &State, programs: &Path) -> String {
+    let quote = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"));
+    let (bin, kubeconfig) = (quote(&state.bin()), quote(&state.kubeconfig()));
+    let programs = quote(programs);
+    format!("export KUBECONFIG={kubeconfig}\nexport PATH={bin}:{programs}:\"$PATH\"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_paths_whatever_is_in_them() {
+        let state = State::at("/it's a dir/$HOME");
+        let script = format!(
+            "{}printf '%s|%s' \"$KUBECONFIG\" \"$PATH\"",
+            exports(&state, Path::new("/p"))
+        );
+        let output = std::process::Command::new("/bin/sh")
+            .args(["-c", &script])
+            .env("PATH", "/usr/bin")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            text,
+            "/it's a dir/$HOME/kubeconfig|/it's a dir/$HOME/bin:/p:/usr/bin"
+        );
+    }
+}

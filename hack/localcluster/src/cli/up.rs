@@ -1,0 +1,197 @@
+//! `up` and `down`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use localcluster::assets::Places;
+use localcluster::root;
+use localcluster::state::State;
+use localcluster::steps::{self, Context, Target};
+
+/// What `hack/up` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hack/up                                      a cluster of our own, our server in it
+  hack/up --dev                                our server as a process on this machine, for quick rebuilds
+  hack/up --kubeconfig ~/.kube/config \\
+          --push registry.example/team         a cluster that exists
+
+It is safe to run again: what is there already is left as it is.")]
+pub(crate) struct UpArgs {
+    /// Run our server as a process on this machine instead of in the cluster
+    #[arg(long, conflicts_with = "kubeconfig")]
+    dev: bool,
+    /// Use the cluster of this kubeconfig instead of making one
+    #[arg(long, value_name = "FILE", requires = "push")]
+    kubeconfig: Option<PathBuf>,
+    /// With --kubeconfig: the repository to which our images are pushed and from which that cluster pulls them
+    #[arg(long, value_name = "REPO", requires = "kubeconfig", value_parser = repository)]
+    push: Option<String>,
+}
+
+/// What `hack/down` is told.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  hack/down                the cluster ends, and nothing of it stays but the cache of programs
+  hack/down --keep-logs    the logs stay, under .state/log")]
+pub(crate) struct DownArgs {
+    /// Leave the logs
+    #[arg(long)]
+    keep_logs: bool,
+}
+
+impl UpArgs {
+    pub(crate) async fn run(self, state: State) -> anyhow::Result<()> {
+        let target = self.target()?;
+        state.create()?;
+        let _lock = state.lock()?;
+        let context = Context {
+            top: super::top(),
+            state,
+            places: Places::from_env()?,
+            target,
+        };
+        steps::run(&steps::list(&context.target), &context).await?;
+        println!("{}", next());
+        Ok(())
+    }
+
+    fn target(self) -> anyhow::Result<Target> {
+        let Self {
+            dev,
+            kubeconfig,
+            push,
+        } = self;
+        Ok(match (dev, kubeconfig, push) {
+            (false, Some(kubeconfig), Some(push)) => {
+                anyhow::ensure!(
+                    kubeconfig.is_file(),
+                    "there is no kubeconfig {}",
+                    kubeconfig.display()
+                );
+                Target::Existing { kubeconfig, push }
+            }
+            (true, ..) => Target::Dev,
+            (false, ..) => Target::Local,
+        })
+    }
+}
+
+impl DownArgs {
+    pub(crate) fn run(self, state: &State) -> anyhow::Result<()> {
+        if !state.root().exists() {
+            println!("Nothing is up.");
+            return Ok(());
+        }
+        let lock = state.lock()?;
+        let mut args = vec!["root-down".into(), in_state(state)];
+        args.extend(self.keep_logs.then(|| OsString::from("--keep-logs")));
+        root::elevate(&args)?;
+        drop(lock);
+        if !self.keep_logs {
+            std::fs::remove_dir_all(state.root())?;
+        }
+        println!("Down. The programs stay in the cache, so that the next hack/up is quick.");
+        Ok(())
+    }
+}
+
+/// `--in=DIR`, as the root part wants it.
+fn in_state(state: &State) -> OsString {
+    let mut flag = OsString::from("--in=");
+    flag.push(state.root());
+    flag
+}
+
+/// What to type next.
+pub(crate) fn next() -> &'static str {
+    "The cluster is up. Next:
+
+  eval \"$(hack/env)\"
+  kubectl apply -f deploy/samples/workspace-vm.yaml
+  kubectl get workspaces
+  kubectl workspace console demo"
+}
+
+/// A repository as `docker push` names one: `registry/path`, without a tag and without a scheme.
+fn repository(text: &str) -> Result<String, String> {
+    let (registry, path) = text
+        .split_once('/')
+        .ok_or("name a registry and a path, such as registry.example/team")?;
+    let plain = |s: &str| {
+        s.chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-/".contains(c))
+    };
+    let parts_full = path.split('/').all(|part| !part.is_empty());
+    let registry_plain = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    if registry.is_empty() || !plain(registry_plain) || !plain(path) || !parts_full {
+        return Err(
+            "that is not registry/path in lower case, without a scheme and without a tag"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::super::Cli;
+    use super::*;
+
+    fn refused(args: &[&str]) -> String {
+        Cli::try_parse_from([&["localcluster", "up"], args].concat())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn an_existing_cluster_needs_a_place_for_images_and_the_other_way_round() {
+        assert!(refused(&["--kubeconfig", "k"]).contains("--push"));
+        assert!(refused(&["--push", "r.example/t"]).contains("--kubeconfig"));
+        assert!(
+            refused(&["--dev", "--kubeconfig", "k", "--push", "r.example/t"]).contains("--dev")
+        );
+    }
+
+    #[test]
+    fn repositories_are_checked() {
+        for good in ["registry.example/team", "localhost:5000/a/b", "r/x-y_z"] {
+            assert_eq!(repository(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "team",
+            "https://r.example/team",
+            "r.example/team:tag",
+            "r.example/Team",
+            "r.example/",
+            "/x",
+            "r//x",
+        ] {
+            assert!(repository(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_that_is_not_there_is_named() {
+        let args = UpArgs {
+            dev: false,
+            kubeconfig: Some("/does/not/exist".into()),
+            push: Some("r/x".into()),
+        };
+        assert!(
+            args.target()
+                .unwrap_err()
+                .to_string()
+                .contains("/does/not/exist")
+        );
+        let args = UpArgs {
+            dev: true,
+            kubeconfig: None,
+            push: None,
+        };
+        assert_eq!(args.target().unwrap(), Target::Dev);
+    }
+}
