@@ -8,9 +8,13 @@ use apiservice::v1alpha1::API_VERSION;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::key::Key;
+
 /// The one field manager of everything that the controller applies.
 pub const FIELD_MANAGER: &str = "kubeworkspaces-controller";
 
+/// Annotation of a Secret: the catalog entry that it was made from.
+pub const MADE_FROM: &str = "kubeworkspaces.io/made-from";
 /// Label that maps a child, a pod or a machine back to its workspace by name.
 pub const WORKSPACE_NAME: &str = "workspace-name";
 /// Label that says which program made an object.
@@ -78,6 +82,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// The address of the workspace.
+    pub fn key(&self) -> Key {
+        Key::new(&self.namespace, &self.name)
+    }
+
     /// The controller reference. It blocks the owner's foreground deletion, so that a machine is
     /// gone before its workspace is.
     pub fn reference(&self) -> Value {

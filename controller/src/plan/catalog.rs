@@ -18,6 +18,9 @@ use super::userdata;
 pub struct Settings {
     /// The image reference that was looked up.
     pub image: String,
+    /// UID and generation of the entry that the user-data is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
     /// Whether the machine has user-data.
     pub cloud_init: bool,
     /// Account of the guest.
@@ -55,13 +58,16 @@ impl Settings {
         (settings.image == reference).then_some((record, settings))
     }
 
-    fn of(spec: &ImageSpec) -> Self {
+    fn of(object: &Object, spec: &ImageSpec) -> Self {
         let agent_port = spec
             .proxy_config
             .as_ref()
             .and_then(|proxy| proxy.agent_port);
         Self {
             image: spec.image.clone(),
+            entry: object
+                .uid()
+                .map(|uid| format!("{uid}/{}", object.generation())),
             cloud_init: userdata::wanted(spec),
             default_user: spec.default_user.clone(),
             persistent_root_disk: spec.persistent_root_disk.unwrap_or_default(),
@@ -104,7 +110,7 @@ pub fn resolve(reference: &str, images: &[Object]) -> (ResolvedImage, Settings) 
         };
         return (record(None, &settings), settings);
     };
-    let settings = Settings::of(&image.spec);
+    let settings = Settings::of(object, &image.spec);
     (record(Some(object), &settings), settings)
 }
 
@@ -203,7 +209,8 @@ mod tests {
                 "image": "r:1", "defaultPort": 1, "proxyConfig": {"agentPort": port},
             }))
             .unwrap();
-            assert_eq!(Settings::of(&spec).agent_port, expected, "{port}");
+            let settings = Settings::of(&Object::default(), &spec);
+            assert_eq!(settings.agent_port, expected, "{port}");
         }
     }
 }

@@ -6,7 +6,7 @@ use super::catalog::Settings;
 use super::input::Workspace;
 use super::problem::Problem;
 use super::{Child, ChildKind, UserData, mac, ports, resources};
-use crate::names::{WORKSPACE_NAME, cloud_init_secret};
+use crate::names::{MADE_FROM, WORKSPACE_NAME, cloud_init_secret};
 
 /// Label keys that KubeVirt keeps for itself on machines.
 const RESERVED: &str = "kubevirt.io/";
@@ -19,7 +19,7 @@ pub(crate) fn machine(
 ) -> (Vec<Child>, Vec<Problem>) {
     let mut problems = Vec::new();
     let secret = match user_data {
-        Some(Ok(text)) => Some(secret(workspace, &text)),
+        Some(Ok(text)) => Some(secret(workspace, settings, &text)),
         Some(Err(problem)) => {
             problems.push(problem);
             None
@@ -46,12 +46,14 @@ pub(crate) fn machine(
     (secret.into_iter().chain([machine]).collect(), problems)
 }
 
-fn secret(workspace: &Workspace, user_data: &str) -> Child {
+fn secret(workspace: &Workspace, settings: &Settings, user_data: &str) -> Child {
     let name = cloud_init_secret(&workspace.owner.name);
+    let mut metadata = workspace.owner.child_metadata(&name);
+    metadata["annotations"] = json!({MADE_FROM: settings.entry});
     let body = json!({
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": workspace.owner.child_metadata(&name),
+        "metadata": metadata,
         "type": "Opaque",
         "data": {"userdata": super::base64(user_data.as_bytes())},
     });

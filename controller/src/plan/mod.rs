@@ -24,6 +24,8 @@ use apiservice::v1alpha1::WorkspaceType;
 use base64::Engine;
 use serde_json::Value;
 
+use crate::names::cloud_init_secret;
+
 pub use catalog::{Settings, resolve, user_data};
 pub use input::{Facts, RunState, Workspace};
 pub use problem::{Cause, Problem, Severity};
@@ -59,6 +61,8 @@ pub struct Child {
 pub struct Plan {
     /// Children in the order in which they are applied: what others refer to comes first.
     pub children: Vec<Child>,
+    /// Children of an earlier plan that should be gone.
+    pub unwanted: Vec<(ChildKind, String)>,
     /// What cannot be done, the worst first.
     pub problems: Vec<Problem>,
 }
@@ -89,7 +93,19 @@ pub fn plan(workspace: &Workspace, settings: &Settings, user_data: UserData, fac
     children.push(service);
     problems.extend(more);
     problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
-    Plan { children, problems }
+    Plan {
+        children,
+        unwanted: unwanted(workspace, settings),
+        problems,
+    }
+}
+
+/// A machine whose image has no user-data must not keep that of the image it had before.
+fn unwanted(workspace: &Workspace, settings: &Settings) -> Vec<(ChildKind, String)> {
+    if workspace.kind != WorkspaceType::Vm || settings.cloud_init {
+        return Vec::new();
+    }
+    vec![(ChildKind::Secret, cloud_init_secret(&workspace.owner.name))]
 }
 
 fn machine_or_why_not(
