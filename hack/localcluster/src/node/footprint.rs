@@ -25,6 +25,8 @@ const CONTAINERD_GROUP: &str = "k8s.io";
 /// Everything to undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
+    /// The boot in which it was made: a restart of the machine undoes everything, and settings are others' again.
+    boot: String,
     /// The link.
     pub link: Link,
     /// The name of our control group.
@@ -48,6 +50,7 @@ impl Footprint {
         };
         more_cgroups.dirs.retain(|dir| !dir.exists());
         Ok(Self {
+            boot: boot()?,
             link: Link::probe(&cgroup)?,
             cgroups: Cgroups::plan(&cgroup)?,
             more_cgroups,
@@ -86,11 +89,15 @@ impl Footprint {
     /// When the machine refuses; trying again is safe.
     pub fn undo(&self, dir: &Path) -> Result<(), NodeError> {
         let Self {
+            boot: made_in,
             link,
             cgroup: _,
             cgroups,
             more_cgroups,
         } = self;
+        if *made_in != boot()? {
+            return Ok(());
+        }
         if Path::new("/sys/class/net").join(&link.name).exists() {
             remove_link(&link.name)?;
         }
@@ -98,6 +105,11 @@ impl Footprint {
         more_cgroups.remove()?;
         cgroups.remove()
     }
+}
+
+fn boot() -> Result<String, NodeError> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    fs::read_to_string(path).map_err(io_error("read", path))
 }
 
 fn path(dir: &Path) -> PathBuf {
@@ -205,6 +217,38 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_boot_left_is_gone_already() {
+        let temp = tempfile::tempdir().unwrap();
+        let switch = temp.path().join("cgroup.subtree_control");
+        let cgroups = Cgroups {
+            dirs: vec![],
+            enable: Some((switch.clone(), vec!["cpuset".into()])),
+        };
+        let link = Link {
+            name: "kw-absent".into(),
+            host: [10, 0, 0, 1].into(),
+            node: [10, 0, 0, 2].into(),
+            host6: "fd00::1".parse().unwrap(),
+            node6: "fd00::2".parse().unwrap(),
+        };
+        let now = Footprint {
+            boot: boot().unwrap(),
+            link,
+            cgroup: "kw-1".into(),
+            cgroups,
+            more_cgroups: Cgroups::default(),
+        };
+        let earlier = Footprint {
+            boot: "another".into(),
+            ..now.clone()
+        };
+        earlier.undo(temp.path()).unwrap();
+        assert!(!switch.exists());
+        now.undo(temp.path()).unwrap();
+        assert_eq!(fs::read_to_string(&switch).unwrap(), "-cpuset");
+    }
+
+    #[test]
     fn a_record_is_read_back_and_none_is_none() {
         let temp = tempfile::tempdir().unwrap();
         assert_eq!(Footprint::load(temp.path()).unwrap(), None);
@@ -216,6 +260,7 @@ mod tests {
             node6: "fd00::2".parse().unwrap(),
         };
         let footprint = Footprint {
+            boot: boot().unwrap(),
             link,
             cgroup: "kw-1".into(),
             cgroups: Cgroups::default(),

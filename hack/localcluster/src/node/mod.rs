@@ -284,6 +284,17 @@ fn start<'a>(state: &'a State, programs: &'a Programs) -> Start<'a> {
     }
 }
 
+/// Whether the node runs, and in which namespaces: the pid of its pid 1. Programs and their logs are in the ledger of
+/// [`State::run`], as those of the control plane are.
+///
+/// # Errors
+/// When the process table cannot be read.
+pub fn status(state: &State) -> Result<Option<i32>, NodeError> {
+    Ok(Namespaces::find(state.root())?
+        .filter(Namespaces::is_linked)
+        .map(|found| found.pid()))
+}
+
 /// Ends the node and undoes what it left on the machine; its directory goes too. Records of other programs that ran
 /// inside stay with their ledger, whose [`Ledger::stop_all`] finds them ended.
 ///

@@ -10,14 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::error::NodeError;
 use super::subnet::Subnet;
 use super::tool::{ip, output};
+use crate::controlplane::ServiceRanges;
 use crate::proc::CommandLine;
 
 /// Pods' addresses, IPv4 and IPv6. One node, so these are the node's too.
 pub const POD_RANGES: [&str; 2] = ["10.244.0.0/16", "fd00:10:244::/64"];
-/// Services' addresses, for `--service-cluster-ip-range`.
-pub const SERVICE_RANGES: [&str; 2] = ["10.43.0.0/16", "fd43::/112"];
-/// kube-apiserver's own Service has the first of each.
-pub const APISERVER_SERVICE: [&str; 2] = ["10.43.0.1", "fd43::1"];
 /// The link's name inside the node.
 const INSIDE: &str = "eth0";
 
@@ -100,8 +97,13 @@ impl Link {
         Self::choose(name, &used)
     }
 
-    /// What makes the link: on the machine, then (`true`) inside the node.
-    fn commands(&self, init: i32) -> Vec<(bool, String)> {
+    /// What makes the link.
+    fn commands(
+        &self,
+        init: i32,
+        machine_ipv6: bool,
+        services: &ServiceRanges,
+    ) -> Vec<(Side, String)> {
         let Self {
             name,
             host,
@@ -109,49 +111,44 @@ impl Link {
             host6,
             node6,
         } = self;
-        let mut all = vec![
-            (
-                false,
-                format!("link add {name} type veth peer name {INSIDE} netns {init}"),
-            ),
-            // No link-local addresses and no router discovery on the machine's end: it carries our two addresses only.
-            (false, format!("link set {name} addrgenmode none")),
-            (false, format!("addr add {host}/30 dev {name}")),
-            (false, format!("addr add {host6}/64 dev {name} nodad")),
-            (false, format!("link set {name} up")),
-            (true, "link set lo up".to_owned()),
-            (true, format!("addr add {node}/30 dev {INSIDE}")),
-            (true, format!("addr add {node6}/64 dev {INSIDE} nodad")),
-            (true, format!("link set {INSIDE} up")),
+        let ServiceRanges { v4, v6 } = services;
+        let mut machine = vec![
+            format!("link add {name} type veth peer name {INSIDE} netns {init}"),
+            // No link-local addresses and no router discovery: it carries our two addresses only.
+            format!("link set {name} addrgenmode none"),
+            format!("addr add {host}/30 dev {name}"),
         ];
-        // Without a route, a connection from the node itself (kube-apiserver to an aggregated server's Service) fails
-        // before kube-proxy's rules can redirect it.
-        all.push((
-            true,
-            format!("-4 route add {} dev {INSIDE} src {node}", SERVICE_RANGES[0]),
-        ));
-        all.push((
-            true,
-            format!(
-                "-6 route add {} dev {INSIDE} src {node6}",
-                SERVICE_RANGES[1]
-            ),
-        ));
-        all
+        if machine_ipv6 {
+            machine.push(format!("addr add {host6}/64 dev {name} nodad"));
+        }
+        machine.push(format!("link set {name} up"));
+        let inside = [
+            "link set lo up".to_owned(),
+            format!("addr add {node}/30 dev {INSIDE}"),
+            format!("addr add {node6}/64 dev {INSIDE} nodad"),
+            format!("link set {INSIDE} up"),
+            // Without a route, a connection from the node itself (kube-apiserver to an aggregated server's Service)
+            // fails before kube-proxy's rules can redirect it.
+            format!("-4 route add {v4} dev {INSIDE} src {node}"),
+            format!("-6 route add {v6} dev {INSIDE} src {node6}"),
+        ];
+        let machine = machine.into_iter().map(|words| (Side::Machine, words));
+        machine
+            .chain(inside.map(|words| (Side::Node, words)))
+            .collect()
     }
 
     /// Makes the link between this machine and the node whose pid 1 is `init`.
     ///
     /// # Errors
-    /// When `ip` or `nft` refuses.
+    /// When `ip` refuses.
     pub fn make(&self, init: i32, enter: &CommandLine) -> Result<(), NodeError> {
-        for (inside, words) in self.commands(init) {
-            let command = ip(&words);
-            output(&if inside {
-                command.inside(enter)
-            } else {
-                command
-            })?;
+        for (side, words) in self.commands(init, machine_has_ipv6(), &ServiceRanges::default()) {
+            let command = match side {
+                Side::Machine => ip(&words),
+                Side::Node => ip(&words).inside(enter),
+            };
+            output(&command)?;
         }
         Ok(())
     }
@@ -165,6 +162,19 @@ impl Link {
              oifname \"{INSIDE}\" ip saddr {pods} masquerade\n    oifname \"{INSIDE}\" ip6 saddr {pods6} masquerade\n  }}\n}}\n"
         )
     }
+}
+
+/// Where a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Machine,
+    Node,
+}
+
+/// Whether new links of the machine may have IPv6 addresses. The node's own namespace always may.
+fn machine_has_ipv6() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6");
+    setting.is_ok_and(|value| value.trim() == "0")
 }
 
 /// The ranges in an answer of `ip -j addr` or `ip -j route`.
@@ -240,7 +250,8 @@ mod tests {
 
     #[test]
     fn no_candidate_overlaps_pods_services_or_another_candidate() {
-        let ranges = subnets(&[POD_RANGES, SERVICE_RANGES].concat());
+        let ServiceRanges { v4, v6 } = ServiceRanges::default();
+        let ranges = subnets(&[&POD_RANGES[..], &[&v4, &v6]].concat());
         let candidates: Vec<_> = (0..64).map(|n| Link::candidate("l", n)).collect();
         for (n, link) in candidates.iter().enumerate() {
             for own in link.subnets().into_iter().flatten() {
@@ -271,9 +282,15 @@ mod tests {
 
     #[test]
     fn neither_side_gets_a_default_route_and_the_machine_gets_no_route_at_all() {
-        for (inside, words) in Link::candidate("l", 0).commands(7) {
-            assert!(!words.contains("default"), "{words}");
-            assert!(inside || !words.contains("route"), "{words}");
+        for ipv6 in [false, true] {
+            let commands = Link::candidate("l", 0).commands(7, ipv6, &ServiceRanges::default());
+            for (side, words) in &commands {
+                assert!(!words.contains("default"), "{words}");
+                assert!(*side == Side::Node || !words.contains("route"), "{words}");
+            }
+            let machine6 =
+                |(side, words): &(Side, String)| *side == Side::Machine && words.contains("fd6b:");
+            assert_eq!(commands.iter().any(machine6), ipv6);
         }
     }
 }

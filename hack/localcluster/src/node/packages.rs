@@ -86,7 +86,10 @@ impl Packages {
     }
 
     /// Unpacks `package`, and `more` into the same tree; returns the tree.
-    fn unpack(&self, package: &str, more: &[&str]) -> Result<PathBuf, NodeError> {
+    ///
+    /// # Errors
+    /// When it is unknown or cannot be fetched.
+    pub fn unpack(&self, package: &str, more: &[&str]) -> Result<PathBuf, NodeError> {
         let policy = output(&machine("apt-cache").args(["policy", package]))?;
         let Some(version) = candidate(&policy) else {
             return self

@@ -1,9 +1,10 @@
 //! The node with a control plane in it, as `hack/up` puts them together.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -70,6 +71,48 @@ impl Cluster {
             .link()
             .name
             .clone()
+    }
+
+    /// Answers the next `connections` on the machine's end of the link.
+    pub(crate) fn serve_on_link(
+        &self,
+        answer: &'static str,
+        connections: usize,
+    ) -> (SocketAddr, JoinHandle<()>) {
+        let host = Node::prepare(&self.state, &self.programs)
+            .unwrap()
+            .link()
+            .host;
+        let listener = TcpListener::bind((host, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = move || {
+            for _ in 0..connections {
+                listener
+                    .accept()
+                    .unwrap()
+                    .0
+                    .write_all(answer.as_bytes())
+                    .unwrap();
+            }
+        };
+        (address, std::thread::spawn(serve))
+    }
+
+    /// What a command writes that runs inside the node, or what it complains about. `busybox` is ours.
+    pub(crate) fn inside(&self, words: &str) -> Result<String, String> {
+        let enter = Node::prepare(&self.state, &self.programs).unwrap().enter();
+        let words = words.replace("busybox", &self.programs.busybox.to_string_lossy());
+        let done = Command::new(enter.program())
+            .args(enter.words())
+            .args(words.split(' '))
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if done.status.success() {
+            Ok(text(&done.stdout))
+        } else {
+            Err(text(&done.stderr))
+        }
     }
 
     /// Starts everything, or finds it running.

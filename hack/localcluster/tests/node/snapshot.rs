@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Settings that the kernel changes by itself, or that answer differently each time.
 const VOLATILE: [&str; 12] = [
@@ -59,6 +60,17 @@ impl Snapshot {
         settings(Path::new("/proc/sys"), &mut lines);
         processes(dir, &mut lines);
         Self(lines)
+    }
+
+    /// What differs from the machine as it is, once nothing does or time is over.
+    pub(crate) fn until_same(&self, dir: &Path, limit: Duration) -> Vec<String> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let difference = self.difference(&Self::take(dir));
+            if difference.is_empty() || Instant::now() > deadline {
+                return difference;
+            }
+        }
     }
 
     /// What is in only one of both.
