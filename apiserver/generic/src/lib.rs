@@ -14,6 +14,7 @@ pub mod call;
 pub mod coalesce;
 pub mod discovery;
 pub mod document;
+pub mod endpoints;
 pub mod files;
 pub mod filter;
 pub mod object;
@@ -32,6 +33,8 @@ pub mod storage;
 mod test_pki;
 #[cfg(test)]
 mod test_rows;
+#[cfg(test)]
+mod test_widgets;
 
 pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};

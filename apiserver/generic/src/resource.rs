@@ -159,6 +159,11 @@ pub trait Strategy: Send + Sync + 'static {
     /// Problems of a change.
     fn validate_update(&self, new: &Object, old: &Object, subresource: Option<&str>) -> Vec<Cause>;
 
+    /// Fields that a field selector may name, beside `metadata.name` and `metadata.namespace`.
+    fn selectable_fields(&self) -> &[&'static str] {
+        &[]
+    }
+
     /// Cells of the Table row, one for each of `resource().columns`; `now` is Unix seconds.
     fn cells(&self, object: &Object, now: i64) -> Vec<Value>;
 }

@@ -38,6 +38,7 @@ pub use environment::{Environment, System};
 pub use metadata::{FOREGROUND, ORPHAN};
 pub use names::{label_key_fault, label_value_fault, subdomain_fault};
 pub use patch::{OPERATIONS, Patch};
+pub(crate) use read::expired;
 pub use read::{ListAt, ListOptions, Listed, WatchOptions, WatchStart, Watched, Watching};
 pub use remove::Removed;
 pub use subscribe::{Subscription, Trigger};

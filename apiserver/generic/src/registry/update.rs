@@ -37,6 +37,13 @@ pub(super) fn check_identity(
             "Precondition failed: UID in precondition: {wanted}, UID in object meta: {is}"
         ));
     }
+    if !new.name().is_empty() && new.name() != old.name() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            new.name(),
+            old.name()
+        )));
+    }
     match new.resource_version() {
         Some(version) if old.resource_version() != Some(version) => conflict(MODIFIED),
         _ => Ok(()),
