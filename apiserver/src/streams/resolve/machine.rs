@@ -102,10 +102,8 @@ pub fn cause(
     let Some(workspace) = workspace else {
         return Some(CloseReason::Deleted);
     };
-    match workspace.wanted() {
-        Err(Unresolved::Deleting) => return Some(CloseReason::Deleted),
-        Err(_) => return Some(CloseReason::Stopped),
-        Ok(()) => {}
+    if let Err(unwanted) = workspace.wanted() {
+        return Some(unwanted.into_close());
     }
     let Some(vmi) = vmi.filter(|vmi| vmi.uid() == Some(&before.uid)) else {
         return Some(CloseReason::GuestGone);

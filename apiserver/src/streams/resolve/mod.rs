@@ -17,6 +17,8 @@ pub use workspace::{Kind, Workspace};
 
 use apiserver_generic::{ApiError, Object};
 
+use super::close::CloseReason;
+
 /// Seconds after which a client should ask again while something starts.
 const STARTING_RETRY: u32 = 2;
 
@@ -64,7 +66,18 @@ impl Unresolved {
     }
 }
 
-/// The UID of the controlling owner of this group and kind.
+impl Unresolved {
+    /// As the reason of a close, for a workspace that is not to run any more.
+    pub fn into_close(self) -> CloseReason {
+        match self {
+            Self::Deleting => CloseReason::Deleted,
+            Self::Stopped => CloseReason::Stopped,
+            _ => CloseReason::GuestGone,
+        }
+    }
+}
+
+/// Name and UID of the controlling owner of this group and kind.
 fn controller<'a>(object: &'a Object, group: &str, kind: &str) -> Option<(&'a str, &'a str)> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|o| {

@@ -1,0 +1,103 @@
+//! A request for a stream without its body: what the handler decides over.
+
+use std::sync::Arc;
+
+use apiserver_generic::{Attributes, Authorizer, Call, UserInfo};
+use http::{HeaderMap, Method};
+use hyper::upgrade::OnUpgrade;
+use tokio_util::sync::CancellationToken;
+
+/// What a caller asks for.
+pub(super) struct Asked {
+    /// Namespace of the workspace.
+    pub(super) namespace: String,
+    /// Name of the workspace.
+    pub(super) name: String,
+    /// The method.
+    pub(super) method: Method,
+    /// The headers.
+    pub(super) headers: HeaderMap,
+    /// Whether `?takeover=true` was said.
+    pub(super) takeover: bool,
+    /// Who asks.
+    pub(super) user: UserInfo,
+    /// What was authorized already.
+    pub(super) attributes: Attributes,
+    /// Asks for more.
+    pub(super) authorizer: Arc<dyn Authorizer>,
+    /// The request's audit id.
+    pub(super) audit_id: Arc<str>,
+    /// Where it came from.
+    pub(super) client_address: String,
+    /// Cancelled when the server begins to drain.
+    pub(super) draining: CancellationToken,
+}
+
+impl Asked {
+    /// Takes a call apart; the connection is there once the `101` is written.
+    pub(super) fn read(mut call: Call) -> (Self, OnUpgrade) {
+        let upgrade = hyper::upgrade::on(&mut call.request);
+        let peer = call.client.peer.ip();
+        let asked = Self {
+            takeover: wants_takeover(call.request.uri().query()),
+            method: call.request.method().clone(),
+            headers: std::mem::take(call.request.headers_mut()),
+            namespace: call.info.namespace,
+            name: call.info.name,
+            user: call.authorized.user().clone(),
+            attributes: call.authorized.attributes().clone(),
+            authorizer: call.authorizer,
+            audit_id: call.audit_id,
+            client_address: call
+                .client
+                .forwarded_for
+                .unwrap_or_else(|| peer.to_string()),
+            draining: call.draining,
+        };
+        (asked, upgrade)
+    }
+
+    /// What is needed beside `get`: a reader of everything must not open a shell.
+    pub(super) fn create(&self) -> Attributes {
+        Attributes {
+            verb: "create".to_owned(),
+            ..self.attributes.clone()
+        }
+    }
+
+    /// What is needed to end the session of another user.
+    pub(super) fn delete_session(&self, session: &str) -> Attributes {
+        Attributes {
+            verb: "delete".to_owned(),
+            resource: "workspacesessions".to_owned(),
+            subresource: String::new(),
+            name: session.to_owned(),
+            ..self.attributes.clone()
+        }
+    }
+}
+
+fn wants_takeover(query: Option<&str>) -> bool {
+    query
+        .unwrap_or_default()
+        .split('&')
+        .any(|pair| matches!(pair, "takeover=true" | "takeover=1" | "takeover"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_yes_takes_over() {
+        for (query, expected) in [
+            (Some("takeover=true"), true),
+            (Some("a=b&takeover=1"), true),
+            (Some("takeover=false"), false),
+            (Some("xtakeover=true"), false),
+            (None, false),
+        ] {
+            assert_eq!(wants_takeover(query), expected, "{query:?}");
+        }
+    }
+}
