@@ -23,10 +23,10 @@ use crate::dial::Launchers;
 /// Largest body; the bodies of these PUTs are a few fields.
 const MAX_BODY: usize = 64 << 10;
 
-/// Tells the controller that an instance may have changed.
+/// Tells the controller that a guest may have changed.
 pub trait Nudge: Send + Sync + 'static {
-    /// Looks at this instance soon.
-    fn nudge(&self, object: &route::Named);
+    /// Looks at the instances soon.
+    fn nudge(&self);
 }
 
 /// The server.
@@ -137,7 +137,7 @@ impl App {
     ) -> Result<Reply, Failure> {
         let options = body(request).await?;
         guest::perform(&*self.cluster, &*self.launchers, object, verb, &options).await?;
-        self.nudge.nudge(object);
+        self.nudge.nudge();
         Ok(reply::empty(StatusCode::OK))
     }
 

@@ -125,7 +125,7 @@ async fn forward(
     let guest = dial_guest::dial(address, port).await;
     let guest = guest.map_err(|e| Failure::Internal(format!("dialing VM: {e}")))?;
     Ok(upgrade(app, request, move |client| {
-        port::relay(client, guest)
+        port::relay(client, guest, port::Timing::KUBEVIRT)
     }))
 }
 
