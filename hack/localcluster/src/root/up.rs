@@ -9,7 +9,7 @@ use super::{RootError, io_error, ownership};
 use crate::assets::{Assets, AssetsError, Binary, Places};
 use crate::controlplane::{self, Config, Controllers, Durability, Ports, ServiceRanges};
 use crate::harness;
-use crate::node::network::{APISERVER_SERVICE, Link, SERVICE_RANGES};
+use crate::node::network::Link;
 use crate::node::packages::Packages;
 use crate::node::{self, Node, Programs};
 use crate::pki::{Component, NodeNames, Pki, Plan};
@@ -74,7 +74,6 @@ fn prepare<'a>(
 
 fn settings(state: &State, assets: Assets, link: &Link) -> Result<Config, RootError> {
     let ports = Ports::USUAL;
-    let [v4, v6] = SERVICE_RANGES.map(str::to_owned);
     let audit_policy = state.config().join("audit-policy.yaml");
     fs::write(&audit_policy, controlplane::AUDIT_POLICY).map_err(io_error(&audit_policy))?;
     Ok(Config {
@@ -83,7 +82,7 @@ fn settings(state: &State, assets: Assets, link: &Link) -> Result<Config, RootEr
         address: link.node.into(),
         private_address: IpAddr::from([127, 0, 0, 1]),
         ports,
-        services: ServiceRanges { v4, v6 },
+        services: ServiceRanges::default(),
         etcd_data: state.etcd(),
         audit_policy,
         audit_log: state.audit_log(),
@@ -100,7 +99,7 @@ fn plan(link: &Link, ports: Ports) -> Plan {
     };
     Plan {
         server: format!("{}:{}", link.node, ports.apiserver),
-        server_names: APISERVER_SERVICE.map(str::to_owned).into(),
+        server_names: ServiceRanges::KUBERNETES.map(str::to_owned).into(),
         node: Some(node),
     }
 }
