@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ApiError, Authorized, Authorizer, request::RequestInfo};
+use crate::{ApiError, Authorized, Authorizer, audit::Record, request::RequestInfo};
 
 /// Failure while a body is read or written.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -50,6 +50,8 @@ pub struct Call {
     pub draining: CancellationToken,
     /// Where work that outlives the answer (an upgraded stream) is spawned: shutdown waits for it.
     pub streams: TaskTracker,
+    /// The audit of this request. Kept until a stream ends, it writes the last event then.
+    pub audit: Record,
 }
 
 /// A subresource with a handler of its own.

@@ -7,6 +7,7 @@
 //! (decode, admit, validate) → `storage`, and back through `negotiation` (encode).
 
 pub mod admission;
+pub mod audit;
 pub mod authn;
 pub mod authz;
 pub mod cache;
@@ -17,6 +18,8 @@ pub mod document;
 pub mod endpoints;
 pub mod files;
 pub mod filter;
+pub mod health;
+pub mod metrics;
 pub mod object;
 pub mod openapi;
 pub mod registry;
@@ -26,6 +29,7 @@ pub mod respond;
 pub mod review_client;
 pub mod schema;
 pub mod selector;
+pub mod server;
 pub mod serving;
 pub mod status;
 pub mod storage;
@@ -39,6 +43,7 @@ mod test_widgets;
 pub use authn::UserInfo;
 pub use authz::{Attributes, Authorized, Authorizer};
 pub use call::{Body, Call, Connect, Endpoints};
+pub use metrics::Metrics;
 pub use object::Object;
 pub use registry::Registry;
 pub use resource::{Resource, Scope, Strategy, Subresource, Verb};

@@ -18,6 +18,8 @@ impl ApiError {
             let seconds = HeaderValue::from(seconds);
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
+        // Audit says why, without reading the body again.
+        response.extensions_mut().insert(self.clone());
         response
     }
 }

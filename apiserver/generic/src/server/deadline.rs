@@ -1,0 +1,92 @@
+//! How long a request may take: the server's limit, or less if the caller says so by `timeout`
+//! (`k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go`).
+
+use std::time::Duration;
+
+use crate::{ApiError, Reason, request};
+
+/// The time for a request with this query.
+///
+/// # Errors
+/// 400 when `timeout` is no duration.
+pub(super) fn of(query: &str, most: Duration) -> Result<Duration, ApiError> {
+    let Some(text) = request::first(query, "timeout").filter(|text| !text.is_empty()) else {
+        return Ok(most);
+    };
+    match parse(&text) {
+        None => Err(ApiError::bad_request(format!(
+            "invalid timeout {text:?} in the request URL: it must be a duration such as 30s"
+        ))),
+        Some(asked) if asked.is_zero() => Ok(most),
+        Some(asked) => Ok(asked.min(most)),
+    }
+}
+
+/// 504, in kube-apiserver's words.
+pub(super) fn passed() -> ApiError {
+    ApiError::new(
+        Reason::Timeout,
+        "Timeout: request did not complete within the allotted timeout",
+    )
+}
+
+/// A duration as Go writes it: `1h2m3.5s`, `150ms`, `0`.
+pub(crate) fn parse(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    if text.is_empty() {
+        return None;
+    }
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.');
+        let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
+        seconds += number.parse::<f64>().ok()? * seconds_of(unit)?;
+        rest = tail;
+    }
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn seconds_of(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "h" => 3_600.0,
+        "m" => 60.0,
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" | "μs" => 1e-6,
+        "ns" => 1e-9,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_may_shorten_but_not_lengthen() {
+        let most = Duration::from_secs(60);
+        for (query, expected) in [
+            ("", Some(60_000)),
+            ("timeout=", Some(60_000)),
+            ("timeout=30s", Some(30_000)),
+            ("timeout=1h", Some(60_000)),
+            ("timeout=0", Some(60_000)),
+            ("timeout=0s", Some(60_000)),
+            ("timeout=1.5s", Some(1_500)),
+            ("timeout=%2B1s500ms", Some(1_500)),
+            ("timeout=32", None),
+            ("timeout=-1s", None),
+            ("timeout=s", None),
+            ("timeout=1x", None),
+            ("timeout=99999999999999999999h", None),
+        ] {
+            let got = of(query, most).map(|d| d.as_millis()).ok();
+            assert_eq!(got, expected, "{query}");
+        }
+    }
+}
