@@ -74,7 +74,7 @@ impl AuditLog {
         };
         self.metrics.audit_events.inc();
         if queue.try_send(Message::Line(line)).is_err()
-            && self.metrics.audit_lost.inc() % 1_000 == 0
+            && self.metrics.audit_lost.inc().is_multiple_of(1_000)
         {
             tracing::error!("the audit log cannot keep up; events are being lost");
         }

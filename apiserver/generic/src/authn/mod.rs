@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 mod bundle;
 mod client_certificate;
 mod config_map;
+mod files;
 mod leaf;
 mod request_header;
 mod token;
@@ -23,6 +24,7 @@ mod trust;
 
 pub use bundle::{BundleError, CaBundle};
 pub use config_map::{ConfigMapTrust, LookupError, Missing};
+pub use files::TrustFiles;
 pub use request_header::RequestHeader;
 pub use token::{TokenConfig, TokenReviews};
 pub use trust::{Hazard, Trust, TrustStore};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{ApiError, Reason, request};
+use crate::{ApiError, Reason, duration, request};
 
 /// The time for a request with this query.
 ///
@@ -13,7 +13,7 @@ pub(super) fn of(query: &str, most: Duration) -> Result<Duration, ApiError> {
     let Some(text) = request::first(query, "timeout").filter(|text| !text.is_empty()) else {
         return Ok(most);
     };
-    match parse(&text) {
+    match duration::parse(&text) {
         None => Err(ApiError::bad_request(format!(
             "invalid timeout {text:?} in the request URL: it must be a duration such as 30s"
         ))),
@@ -28,39 +28,6 @@ pub(super) fn passed() -> ApiError {
         Reason::Timeout,
         "Timeout: request did not complete within the allotted timeout",
     )
-}
-
-/// A duration as Go writes it: `1h2m3.5s`, `150ms`, `0`.
-pub(crate) fn parse(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    if text.is_empty() {
-        return None;
-    }
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.');
-        let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
-        seconds += number.parse::<f64>().ok()? * seconds_of(unit)?;
-        rest = tail;
-    }
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-fn seconds_of(unit: &str) -> Option<f64> {
-    Some(match unit {
-        "h" => 3_600.0,
-        "m" => 60.0,
-        "s" => 1.0,
-        "ms" => 1e-3,
-        "us" | "µs" | "μs" => 1e-6,
-        "ns" => 1e-9,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -81,9 +48,6 @@ mod tests {
             ("timeout=%2B1s500ms", Some(1_500)),
             ("timeout=32", None),
             ("timeout=-1s", None),
-            ("timeout=s", None),
-            ("timeout=1x", None),
-            ("timeout=99999999999999999999h", None),
         ] {
             let got = of(query, most).map(|d| d.as_millis()).ok();
             assert_eq!(got, expected, "{query}");

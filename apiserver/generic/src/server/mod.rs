@@ -6,6 +6,7 @@
 
 mod chain;
 mod deadline;
+mod delegation;
 mod identity;
 mod inflight;
 mod labels;
@@ -26,6 +27,7 @@ use crate::{
     serving::{self, CertificateSource, Listener, TlsError},
 };
 use chain::Chain;
+pub use delegation::{Delegation, DelegationError};
 
 #[cfg(test)]
 mod tests;

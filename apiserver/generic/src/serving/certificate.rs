@@ -74,6 +74,7 @@ pub fn certified_key(cert_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, Ce
 
 /// A pair of files, read again when they change. A pair that does not work is left aside, and the
 /// last good one stays in use.
+#[derive(Debug)]
 pub struct FileCertificate {
     cert: PathBuf,
     key: PathBuf,
