@@ -98,6 +98,7 @@ impl Bench {
             authorizer: Arc::new(Loopback),
             draining: self.draining.clone(),
             streams: TaskTracker::new(),
+            audit: crate::audit::Record::none(),
         };
         self.group.handle(call).await
     }
