@@ -12,7 +12,7 @@ use super::{HarnessError, Kubectl, KubectlError, identity, loopback};
 use crate::assets::{Assets, Binary, Places};
 use crate::controlplane::{self, Controllers, Durability, ServiceRanges};
 use crate::pki::{Component, FRONT_PROXY_NAME, Pki, Plan, Subject};
-use crate::proc::{Child, CommandLine, Group};
+use crate::proc::{Child, CommandLine, Group, ProcError};
 
 /// How long the control plane has to get ready: seconds on an idle machine, more on one that compiles meanwhile.
 const READY_LIMIT: Duration = Duration::from_secs(180);
@@ -50,23 +50,22 @@ impl ControlPlane {
             .map_err(io(Path::new("TMPDIR")))?;
         let settings = settings(dir.path()).await?;
         let group = Group::start(dir.path())?;
-        let programs = Programs::start(&settings, &group, dir.path())?;
         let admin = identity::load(&settings.pki.kubeconfig(Component::Admin)).await?;
         let kubectl = Kubectl::new(
             settings.assets.path(Binary::Kubectl)?,
             settings.pki.kubeconfig(Component::Admin),
             dir.path().join("kubectl"),
         );
-        let mut plane = Self {
+        let programs =
+            Programs::start(&settings, &group, dir.path(), &identity::client(&admin)?).await?;
+        Ok(Self {
             programs,
             group,
             settings,
             admin,
             kubectl,
             dir,
-        };
-        plane.wait_until_ready().await?;
-        Ok(plane)
+        })
     }
 
     /// A client of the administrator, who may do everything (`system:masters`). Must be called on a runtime, and lives
@@ -172,43 +171,49 @@ impl ControlPlane {
             .map_err(io(Path::new(name)))?;
         let command = controlplane::apiserver(&self.settings)?;
         self.programs.apiserver = self.group.spawn(&command, &self.log(name))?;
-        self.wait_until_ready().await
-    }
-
-    async fn wait_until_ready(&mut self) -> Result<(), HarnessError> {
         let client = self.client()?;
-        let log = |binary: Binary| {
-            log(self.dir.path(), binary.file_name())
-                .display()
-                .to_string()
-        };
-        let (server, controllers) = (
-            log(Binary::KubeApiserver),
-            log(Binary::KubeControllerManager),
-        );
         let programs = &mut self.programs;
-        controlplane::wait_until_ready(&client, READY_LIMIT, &server, || programs.check()).await?;
-        controlplane::wait_for_controllers(&client, READY_LIMIT, &controllers, || programs.check())
-            .await?;
-        Ok(())
+        let log = log(self.dir.path(), name).display().to_string();
+        Ok(controlplane::wait_until_ready(&client, READY_LIMIT, &log, || programs.check()).await?)
     }
 }
 
 impl Programs {
-    fn start(
+    /// kube-controller-manager waits for kube-apiserver here, because by itself it gives up after ten seconds.
+    async fn start(
         settings: &controlplane::Config,
         group: &Group,
         dir: &Path,
+        client: &Client,
     ) -> Result<Self, HarnessError> {
         let spawn = |command: CommandLine| group.spawn(&command, &log(dir, command.name()));
-        Ok(Self {
-            etcd: spawn(controlplane::etcd(settings)?)?,
-            apiserver: spawn(controlplane::apiserver(settings)?)?,
-            controllers: spawn(controlplane::controller_manager(settings)?)?,
-        })
+        let text = |binary: Binary| log(dir, binary.file_name()).display().to_string();
+        let mut etcd = spawn(controlplane::etcd(settings)?)?;
+        let mut apiserver = spawn(controlplane::apiserver(settings)?)?;
+        let servers_run = || {
+            [&mut etcd, &mut apiserver]
+                .into_iter()
+                .try_for_each(Child::check)
+        };
+        controlplane::wait_until_ready(
+            client,
+            READY_LIMIT,
+            &text(Binary::KubeApiserver),
+            servers_run,
+        )
+        .await?;
+        let controllers = spawn(controlplane::controller_manager(settings)?)?;
+        let mut programs = Self {
+            controllers,
+            apiserver,
+            etcd,
+        };
+        let log = text(Binary::KubeControllerManager);
+        controlplane::wait_for_controllers(client, READY_LIMIT, &log, || programs.check()).await?;
+        Ok(programs)
     }
 
-    fn check(&mut self) -> Result<(), crate::proc::ProcError> {
+    fn check(&mut self) -> Result<(), ProcError> {
         let Self {
             controllers,
             apiserver,

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kube::Client;
+
 use super::{RootError, io_error, ownership};
 use crate::assets::{Assets, AssetsError, Binary, Places};
 use crate::controlplane::{self, Config, Controllers, Durability, Ports, ServiceRanges};
@@ -13,7 +15,7 @@ use crate::node::network::Link;
 use crate::node::packages::Packages;
 use crate::node::{self, Node, Programs};
 use crate::pki::{Component, NodeNames, Pki, Plan};
-use crate::proc::{Ledger, ProcError, Record};
+use crate::proc::{CommandLine, Ledger, ProcError, Record};
 use crate::state::State;
 
 /// The control plane's programs in the order of their starts.
@@ -38,10 +40,12 @@ pub async fn up(state: &State, places: &Places, localcluster: PathBuf) -> Result
     let node = prepare(state, &programs, &ledger)?;
     let settings = settings(state, assets, node.link())?;
     publish(state, &settings.pki)?;
-    let records = start_control_plane(state, &settings, &node, &ledger)?;
+    let run = |command: CommandLine| {
+        let log = state.log(command.name());
+        ledger.start(&command.inside(&node.enter()), &log)
+    };
     let client = harness::administrator(&state.kubeconfig()).await?;
-    let log = state.log("kube-apiserver").display().to_string();
-    controlplane::wait_until_ready(&client, READY_LIMIT, &log, || check(&records)).await?;
+    start_control_plane(&settings, &client, &state.log("kube-apiserver"), run).await?;
     node.start(&settings.pki)?;
     node::ready(&client, node::NAME, READY_LIMIT, &state.log("kubelet")).await?;
     Ok(())
@@ -114,23 +118,22 @@ fn publish(state: &State, pki: &Pki) -> Result<(), RootError> {
     Ok(())
 }
 
-fn start_control_plane(
-    state: &State,
+/// The two that call kube-apiserver wait for it: before its own roles exist it refuses them, and they give up.
+async fn start_control_plane(
     settings: &Config,
-    node: &Node<'_>,
-    ledger: &Ledger,
-) -> Result<Vec<Record>, RootError> {
-    let commands = [
-        controlplane::etcd(settings)?,
-        controlplane::apiserver(settings)?,
-        controlplane::controller_manager(settings)?,
-        controlplane::scheduler(settings)?,
+    client: &Client,
+    log: &Path,
+    run: impl Fn(CommandLine) -> Result<Record, ProcError>,
+) -> Result<(), RootError> {
+    let servers = [
+        run(controlplane::etcd(settings)?)?,
+        run(controlplane::apiserver(settings)?)?,
     ];
-    let start = |command: crate::proc::CommandLine| {
-        let log = state.log(command.name());
-        Ok(ledger.start(&command.inside(&node.enter()), &log)?)
-    };
-    commands.into_iter().map(start).collect()
+    let log = log.display().to_string();
+    controlplane::wait_until_ready(client, READY_LIMIT, &log, || check(&servers)).await?;
+    run(controlplane::controller_manager(settings)?)?;
+    run(controlplane::scheduler(settings)?)?;
+    Ok(())
 }
 
 fn check(records: &[Record]) -> Result<(), ProcError> {
