@@ -5,7 +5,7 @@
 //! `k8s.io/kubernetes/pkg/kubelet/cm/cgroup_manager_linux.go` (what the kubelet requires of its root).
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -58,13 +58,14 @@ impl Cgroups {
     /// # Errors
     /// When the kernel refuses.
     pub fn make(&self) -> Result<(), NodeError> {
-        self.switch('+')?;
+        self.switch('+', Err)?;
         self.dirs.iter().try_for_each(|dir| {
             fs::create_dir_all(dir).map_err(io_error("create control group", dir))
         })
     }
 
-    /// Removes the directories, from the leaves up, and disables what was enabled.
+    /// Removes the directories, from the leaves up, and disables what was enabled, unless somebody else has begun to
+    /// use it meanwhile.
     ///
     /// # Errors
     /// When a process is still in one of them.
@@ -73,19 +74,34 @@ impl Cgroups {
         self.dirs.iter().try_for_each(|dir| {
             remove_tree(dir, deadline).map_err(io_error("remove control group", dir))
         })?;
-        self.switch('-')
+        self.switch(
+            '-',
+            |error| if is_busy(&error) { Ok(()) } else { Err(error) },
+        )
     }
 
-    fn switch(&self, sign: char) -> Result<(), NodeError> {
+    /// Writes `+` or `-` and a controller, one by one: a refusal is then about that one.
+    fn switch(
+        &self,
+        sign: char,
+        refused: impl Fn(io::Error) -> io::Result<()>,
+    ) -> Result<(), NodeError> {
         let Some((path, controllers)) = &self.enable else {
             return Ok(());
         };
-        let words: Vec<String> = controllers
+        let write = |controller: &String| {
+            let mut file = fs::OpenOptions::new().append(true).open(path)?;
+            file.write_all(format!("{sign}{controller}\n").as_bytes())
+        };
+        controllers
             .iter()
-            .map(|controller| format!("{sign}{controller}"))
-            .collect();
-        fs::write(path, words.join(" ")).map_err(io_error("write", path))
+            .try_for_each(|controller| write(controller).or_else(&refused))
+            .map_err(io_error("write", path))
     }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }
 
 /// The top of a hierarchy.
@@ -142,10 +158,7 @@ fn remove_tree(dir: &Path, deadline: Instant) -> io::Result<()> {
     }
     loop {
         match fs::remove_dir(dir) {
-            Err(e)
-                if e.raw_os_error() == Some(Errno::BUSY.raw_os_error())
-                    && Instant::now() < deadline =>
-            {
+            Err(e) if is_busy(&e) && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -229,9 +242,19 @@ mod tests {
             dirs: vec![],
             enable: Some((switch.clone(), vec!["cpuset".into(), "io".into()])),
         };
+        assert!(
+            groups
+                .make()
+                .unwrap_err()
+                .to_string()
+                .contains("cgroup.subtree_control")
+        );
+        fs::write(&switch, "").unwrap();
         groups.make().unwrap();
-        assert_eq!(fs::read_to_string(&switch).unwrap(), "+cpuset +io");
         groups.remove().unwrap();
-        assert_eq!(fs::read_to_string(&switch).unwrap(), "-cpuset -io");
+        assert_eq!(
+            fs::read_to_string(&switch).unwrap(),
+            "+cpuset\n+io\n-cpuset\n-io\n"
+        );
     }
 }

@@ -242,10 +242,11 @@ mod tests {
             boot: "another".into(),
             ..now.clone()
         };
+        fs::write(&switch, "").unwrap();
         earlier.undo(temp.path()).unwrap();
-        assert!(!switch.exists());
+        assert_eq!(fs::read_to_string(&switch).unwrap(), "");
         now.undo(temp.path()).unwrap();
-        assert_eq!(fs::read_to_string(&switch).unwrap(), "-cpuset");
+        assert_eq!(fs::read_to_string(&switch).unwrap(), "-cpuset\n");
     }
 
     #[test]

@@ -43,7 +43,6 @@ pub mod sysctl;
 mod tool;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -311,8 +310,5 @@ pub fn down(state: &State) -> Result<(), NodeError> {
     if let Some(footprint) = Footprint::load(&dir)? {
         footprint.undo(&dir)?;
     }
-    match fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", &dir)(e)),
-        _ => Ok(()),
-    }
+    files::remove_dir(&dir)
 }

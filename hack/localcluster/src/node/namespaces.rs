@@ -152,11 +152,14 @@ impl Namespaces {
         self.init.pid
     }
 
-    /// What a command line is put [`CommandLine::inside`] of to run in the node.
+    /// What a command line is put [`CommandLine::inside`] of to run in the node. What it starts ends with it: without
+    /// `setpriv`, ending `nsenter` would leave the program behind.
     pub fn enter(&self) -> CommandLine {
         machine("nsenter")
             .arg(format!("--target={}", self.init.pid))
             .args(["--net", "--mount", "--pid", "--uts", "--ipc", "--"])
+            .arg(machine("setpriv").program())
+            .args(["--pdeathsig", "KILL", "--"])
     }
 
     /// Ends everything inside.

@@ -36,6 +36,19 @@ pub(crate) struct Running {
     programs: Vec<(String, Identity)>,
 }
 
+impl Running {
+    /// The programs that are other processes than before, sorted.
+    pub(crate) fn different(&self, before: &Self) -> Vec<&str> {
+        let other = self
+            .programs
+            .iter()
+            .filter(|program| !before.programs.contains(program));
+        let mut names: Vec<_> = other.map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
 pub(crate) struct Cluster {
     state: State,
     places: Places,
@@ -115,6 +128,17 @@ impl Cluster {
         }
     }
 
+    /// Waits until a command inside the node fails.
+    pub(crate) fn inside_until_not(&self, words: &str, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while let Ok(answer) = self.inside(words) {
+            assert!(
+                Instant::now() < deadline,
+                "{words} still succeeds: {answer}"
+            );
+        }
+    }
+
     /// Starts everything, or finds it running.
     pub(crate) fn up(&self) -> Running {
         self.state.create().unwrap();
@@ -191,6 +215,13 @@ impl Cluster {
         self.state
             .pki()
             .join(format!("{}.kubeconfig", Component::Admin.name()))
+    }
+
+    /// Ends one program.
+    pub(crate) fn stop(&self, program: &str) {
+        Ledger::in_dir(self.state.run())
+            .stop(program, Duration::from_secs(5))
+            .unwrap();
     }
 
     fn print_logs(&self) {

@@ -69,7 +69,8 @@ fn a_node_runs_pods_and_leaves_nothing_behind() {
     the_machine_is_reached_and_nothing_beyond(&cluster);
     assert_eq!(cluster.up(), up, "a second start must change nothing");
     nothing_of_the_machine_changed(&before, &cluster);
-    a_killed_start_is_undone(&cluster, &up);
+    a_program_that_ended_is_started_again(&cluster, &up);
+    a_killed_start_is_undone(&cluster);
 
     cluster.down();
     // The kernel takes a network namespace apart a moment after its last process.
@@ -160,9 +161,23 @@ fn nothing_of_the_machine_changed(before: &Snapshot, cluster: &Cluster) {
     }
 }
 
+/// One program that ended, and is really gone, comes back alone; pods do not notice.
+fn a_program_that_ended_is_started_again(cluster: &Cluster, up: &cluster::Running) {
+    for program in ["kubelet", "containerd"] {
+        cluster.stop(program);
+        cluster.inside_until_not(&format!("busybox pidof {program}"), Duration::from_secs(10));
+    }
+    let again = cluster.up();
+    assert_eq!(again.init, up.init);
+    assert_eq!(again.different(up), ["containerd", "kubelet"]);
+    let restarts = "get pods -o jsonpath={.items[*].status.containerStatuses[*].restartCount}";
+    assert_eq!(cluster.kubectl(restarts), "0 0");
+    cluster.kubectl_until("exec client -- true", Duration::from_secs(30));
+}
+
 /// `hack/up` may be killed before it has recorded what it started, and everything may have ended without it.
-fn a_killed_start_is_undone(cluster: &Cluster, up: &cluster::Running) {
-    let state = cluster.state();
+fn a_killed_start_is_undone(cluster: &Cluster) {
+    let (state, up) = (cluster.state(), cluster.up());
     std::fs::remove_dir_all(state.run()).unwrap();
     state.create().unwrap();
     assert_eq!(
