@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::apply::{Applier, LOOK_AGAIN, Report};
+use crate::apply::{Applier, Report};
 use crate::cluster::CallError;
 use crate::key::Key;
 use crate::kinds::Kind;
@@ -37,7 +37,12 @@ pub(crate) struct Reconciler {
     pub(crate) applier: Applier,
     pub(crate) caches: Caches,
     pub(crate) kubevirt: watch::Receiver<bool>,
+    /// When to look again at the latest, although nothing is known to have changed.
+    pub(crate) look_again: Duration,
 }
+
+/// What the cluster refused may be put right by what we do not watch: a quota, a foreign object.
+const REFUSED_AGAIN: Duration = Duration::from_secs(15);
 
 impl Reconciler {
     /// Brings one workspace up to date; returns when to look at it again, `None` if it is gone.
@@ -62,8 +67,13 @@ impl Reconciler {
             .await?;
         let status = self.observe(&workspace, &plan, &report, image, &object, kubevirt);
         self.write(key, &workspace, &object, &status).await?;
-        let again = report.again.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);
-        Ok(Some(again))
+        Ok(Some(self.next_look(&report)))
+    }
+
+    fn next_look(&self, report: &Report) -> Duration {
+        let refused = report.failure.as_ref().map(|_| REFUSED_AGAIN);
+        let earliest = report.again.into_iter().chain(refused).min();
+        earliest.unwrap_or(self.look_again).min(self.look_again)
     }
 
     /// The catalog entry on record; looked up and recorded before anything is made from it.

@@ -26,6 +26,9 @@ pub struct Config {
     pub workers: usize,
     /// How often to look whether KubeVirt came or went.
     pub kubevirt_every: Duration,
+    /// How often to look at a workspace although nothing is known to have changed; a lost Secret
+    /// is made again after twice this time at the latest.
+    pub look_again: Duration,
     /// After this time one reconcile is given up and tried again.
     pub reconcile_timeout: Duration,
 }
@@ -35,6 +38,7 @@ impl Default for Config {
         Self {
             workers: 8,
             kubevirt_every: Duration::from_secs(10),
+            look_again: Duration::from_secs(60),
             reconcile_timeout: Duration::from_secs(60),
         }
     }
@@ -88,7 +92,8 @@ pub async fn run(
             info!(workers = config.workers, "the controller reconciles");
             let reconciler = Arc::new(Reconciler {
                 stores: stores.clone(),
-                applier: Applier::new(Cluster::new(client)),
+                applier: Applier::new(Cluster::new(client), config.look_again),
+                look_again: config.look_again,
                 caches,
                 kubevirt: kubevirt.clone(),
             });

@@ -23,15 +23,14 @@ use crate::triggers::Caches;
 use decide::{Applied, Step, step, version};
 use memory::Memory;
 
-/// Secrets are not watched: a lost one is noticed after this time.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(120);
-
 /// Stands for "seen to be absent" in place of a body's digest.
 const ABSENT: [u8; 32] = [0; 32];
 
 /// Applies plans.
 pub(crate) struct Applier {
     cluster: Cluster,
+    /// Secrets are not watched: what was seen of one is trusted for this time.
+    trust: Duration,
     memory: Memory,
 }
 
@@ -53,9 +52,10 @@ enum Trouble {
 }
 
 impl Applier {
-    pub(crate) fn new(cluster: Cluster) -> Self {
+    pub(crate) fn new(cluster: Cluster, trust: Duration) -> Self {
         Self {
             cluster,
+            trust,
             memory: Memory::default(),
         }
     }
@@ -103,7 +103,7 @@ impl Applier {
         let at = at(owner, kind, &child.name);
         let (now, body) = (Instant::now(), digest(&child.body));
         let before = self.memory.recall(owner, kind, &child.name);
-        if kind == Kind::Secret && is_fresh(before.as_ref(), body, now) {
+        if kind == Kind::Secret && self.is_fresh(before.as_ref(), body, now) {
             return Ok(None);
         }
         let live = self.live(at, caches).await?;
@@ -152,10 +152,16 @@ impl Applier {
         })
     }
 
+    fn is_fresh(&self, applied: Option<&Applied>, body: [u8; 32], now: Instant) -> bool {
+        applied.is_some_and(|applied| {
+            applied.body == body && now.saturating_duration_since(applied.at) < self.trust
+        })
+    }
+
     async fn remove(&self, owner: &Owner, kind: Kind, name: &str) -> Result<(), CallError> {
         let now = Instant::now();
         let at = at(owner, kind, name);
-        if is_fresh(self.memory.recall(owner, kind, name).as_ref(), ABSENT, now) {
+        if self.is_fresh(self.memory.recall(owner, kind, name).as_ref(), ABSENT, now) {
             return Ok(());
         }
         let live = self.cluster.get(at).await?;
@@ -181,12 +187,6 @@ fn at<'a>(owner: &'a Owner, kind: Kind, name: &'a str) -> At<'a> {
         namespace: &owner.namespace,
         name,
     }
-}
-
-fn is_fresh(applied: Option<&Applied>, body: [u8; 32], now: Instant) -> bool {
-    applied.is_some_and(|applied| {
-        applied.body == body && now.saturating_duration_since(applied.at) < LOOK_AGAIN
-    })
 }
 
 fn conflict(at: At<'_>, owner: &str) -> Failure {
