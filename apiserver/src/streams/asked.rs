@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apiserver_generic::{Attributes, Authorizer, Call, UserInfo};
+use apiserver_generic::{Attributes, Authorizer, Call, UserInfo, audit::Record};
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ pub(super) struct Asked {
     pub(super) authorizer: Arc<dyn Authorizer>,
     /// The request's audit id.
     pub(super) audit_id: Arc<str>,
+    /// The request's audit, open until the stream ends.
+    pub(super) audit: Record,
     /// Where it came from.
     pub(super) client_address: String,
     /// Cancelled when the server begins to drain.
@@ -48,6 +50,7 @@ impl Asked {
             attributes: call.authorized.attributes().clone(),
             authorizer: call.authorizer,
             audit_id: call.audit_id,
+            audit: call.audit,
             client_address: call
                 .client
                 .forwarded_for

@@ -16,5 +16,7 @@ pub mod relay;
 pub mod resolve;
 mod session;
 pub mod target;
+#[cfg(test)]
+mod tests;
 pub mod upstream;
 pub mod wire;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apiserver_generic::{Attributes, Authorizer, UserInfo};
+use apiserver_generic::{Attributes, Authorizer, UserInfo, audit::Record};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,8 @@ type Duplex = Relay<TokioIo<Upgraded>, TokioIo<Upgraded>>;
 pub(super) struct Caller {
     user: UserInfo,
     audit_id: Arc<str>,
+    /// Writes the stream's last event when it is dropped.
+    audit: Record,
     authorizer: Arc<dyn Authorizer>,
     permissions: Vec<Attributes>,
 }
@@ -48,6 +50,7 @@ impl Caller {
             permissions: vec![asked.attributes.clone(), asked.create()],
             user: asked.user,
             audit_id: asked.audit_id,
+            audit: asked.audit,
             authorizer: asked.authorizer,
         }
     }
@@ -123,20 +126,41 @@ impl Accepted {
         let finding = reason(ending, &finder, &workspace, &target);
         let (reason, ()) = tokio::join!(finding, free(&mut relay, held));
         metrics.closed(MODE, &reason, &traffic);
-        tracing::info!(
-            target: "audit",
-            audit_id = &*caller.audit_id,
-            user = caller.user.name,
-            namespace = workspace.namespace,
-            workspace = workspace.name,
-            mode = MODE,
-            seconds = began.elapsed().as_secs_f64(),
-            received_bytes = traffic.received(),
-            sent_bytes = traffic.sent(),
-            reason = reason.label(),
-            "stream ended"
-        );
+        record(&caller, &workspace, &reason, &traffic, began.elapsed());
         relay.end_client(&reason).await;
+    }
+}
+
+/// Says what the stream was: in the log, and in the event that closes its request's audit.
+fn record(
+    caller: &Caller,
+    workspace: &Workspace,
+    reason: &CloseReason,
+    traffic: &Traffic,
+    lived: Duration,
+) {
+    let (received, sent) = (traffic.received(), traffic.sent());
+    tracing::info!(
+        audit_id = &*caller.audit_id,
+        user = caller.user.name,
+        namespace = workspace.namespace,
+        workspace = workspace.name,
+        mode = MODE,
+        seconds = lived.as_secs_f64(),
+        received_bytes = received,
+        sent_bytes = sent,
+        reason = reason.label(),
+        "stream ended"
+    );
+    for (key, value) in [
+        ("duration", format!("{:.3}s", lived.as_secs_f64())),
+        ("received-bytes", received.to_string()),
+        ("sent-bytes", sent.to_string()),
+        ("end", reason.label().to_owned()),
+    ] {
+        caller
+            .audit
+            .annotate(&format!("streams.kubeworkspaces.io/{key}"), value);
     }
 }
 
