@@ -28,7 +28,7 @@ use crate::{
     openapi::OpenApi,
     request::RequestInfo,
     respond,
-    serving::{Handler, Peer, limits},
+    serving::{Handler, Peer, contain, limits},
 };
 
 /// The parts that answer requests.
@@ -190,7 +190,8 @@ impl Chain {
             true => call.request,
             false => limit_body(call.request)?,
         };
-        let answer = self.endpoints.handle(Call {
+        // A panic is contained here too, so that metrics and audit see its 500.
+        let answer = contain(self.endpoints.handle(Call {
             authorized,
             info: call.info,
             request,
@@ -200,7 +201,7 @@ impl Chain {
             draining: self.lifecycle.draining.clone(),
             streams: self.lifecycle.streams.clone(),
             audit: call.record,
-        });
+        }));
         match time {
             None => Ok(answer.await),
             Some(time) => tokio::time::timeout(time, answer)
