@@ -178,6 +178,55 @@ async fn a_restarted_apiserver_has_kept_everything() {
     );
 }
 
+/// Tells the test below that it is the process which is to be killed.
+const VICTIM: &str = "LOCALCLUSTER_TEST_VICTIM";
+
+#[tokio::test]
+async fn a_killed_process_leaves_no_control_plane() {
+    if let Ok(note) = std::env::var(VICTIM) {
+        let plane = ControlPlane::start().await.unwrap();
+        std::fs::write(note, plane.dir().to_str().unwrap()).unwrap();
+        std::future::pending::<()>().await;
+    }
+    let note = tempfile::NamedTempFile::new().unwrap();
+    let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_process_leaves_no_control_plane"])
+        .env(VICTIM, note.path())
+        .spawn()
+        .unwrap();
+    let dir = eventually("the victim's directory", || {
+        assert!(
+            victim.try_wait().unwrap().is_none(),
+            "the victim ended by itself"
+        );
+        std::fs::read_to_string(note.path())
+            .ok()
+            .filter(|dir| !dir.is_empty())
+    })
+    .await;
+    let dir = std::path::PathBuf::from(dir);
+    assert_eq!(processes_with(&dir).len(), 3);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    eventually("the end of all processes", || {
+        processes_with(&dir).is_empty().then_some(())
+    })
+    .await;
+    eventually("the end of the directory", || (!dir.exists()).then_some(())).await;
+}
+
+/// Waits until `condition` gives something.
+async fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let end = tokio::time::Instant::now() + LIMIT;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(tokio::time::Instant::now() < end, "{what} did not come");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// The command lines of processes that mention `dir`, without the watcher's last act.
 fn processes_with(dir: &std::path::Path) -> Vec<String> {
     let dir = dir.to_str().unwrap();

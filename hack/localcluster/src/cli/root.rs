@@ -2,29 +2,45 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use localcluster::assets::Places;
 use localcluster::root::{self, Keep};
 use localcluster::state::State;
 
+/// What the part that needs root cannot find out by itself: its environment is sudo's.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The cache of programs
+    #[arg(long)]
+    cache: PathBuf,
+    /// Programs that come before those of the cache
+    #[arg(long)]
+    assets: Option<PathBuf>,
+    /// The state directory
+    #[arg(long = "in")]
+    state_dir: PathBuf,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RootCommand {
     /// Brings up the node and the control plane
-    #[command(hide = true)]
-    RootUp {
-        /// The cache of programs
-        #[arg(long)]
-        cache: PathBuf,
-        /// Programs that come before those of the cache
-        #[arg(long)]
-        assets: Option<PathBuf>,
-        /// The state directory
-        #[arg(long = "in")]
-        state_dir: PathBuf,
+    #[command(hide = true, name = "root-up")]
+    Up {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Imports images into the node
+    #[command(hide = true, name = "root-import")]
+    Import {
+        #[command(flatten)]
+        common: Common,
+        /// OCI archives
+        #[arg(required = true)]
+        archives: Vec<PathBuf>,
     },
     /// Ends them and removes what they kept
-    #[command(hide = true)]
-    RootDown {
+    #[command(hide = true, name = "root-down")]
+    Down {
         /// The state directory
         #[arg(long = "in")]
         state_dir: PathBuf,
@@ -37,15 +53,15 @@ pub(crate) enum RootCommand {
 impl RootCommand {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::RootUp {
-                cache,
-                assets,
-                state_dir,
-            } => {
-                let program = std::env::current_exe()?;
-                root::up(&State::at(state_dir), &Places::at(assets, cache), program).await?;
+            Self::Up { common } => {
+                let (state, places) = common.resolve();
+                root::up(&state, &places, std::env::current_exe()?).await?;
             }
-            Self::RootDown {
+            Self::Import { common, archives } => {
+                let (state, places) = common.resolve();
+                root::import(&state, &places, std::env::current_exe()?, &archives)?;
+            }
+            Self::Down {
                 state_dir,
                 keep_logs,
             } => {
@@ -54,5 +70,16 @@ impl RootCommand {
             }
         }
         Ok(())
+    }
+}
+
+impl Common {
+    fn resolve(self) -> (State, Places) {
+        let Self {
+            cache,
+            assets,
+            state_dir,
+        } = self;
+        (State::at(state_dir), Places::at(assets, cache))
     }
 }

@@ -11,7 +11,7 @@ mod up;
 
 pub use down::{Keep, down};
 pub use elevate::elevate;
-pub use up::{CONTROL_PLANE, up};
+pub use up::{CONTROL_PLANE, import, up};
 
 use std::io;
 use std::path::PathBuf;
@@ -48,6 +48,9 @@ pub enum RootError {
         /// Why.
         source: io::Error,
     },
+    /// There is nothing to import into.
+    #[error("no node runs: start one with hack/up")]
+    NoNode,
     /// Something is still mounted below the state directory.
     #[error("{0} is still mounted: nothing was removed. Unmount it, then run hack/down again")]
     Mounted(String),

@@ -32,10 +32,46 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 /// Brings up the cluster, or what of it does not run. `localcluster` is this program's file: the node runs it too.
 pub async fn up(state: &State, places: &Places, localcluster: PathBuf) -> Result<(), RootError> {
     state.create()?;
+    let result = bring_up(state, places, localcluster).await;
+    // After a failure too: the user has to see what ran and what it logged.
+    let given = give_to_user(state);
+    result.and(given)
+}
+
+/// Imports images into the node that runs, each an OCI archive; those it has already are left alone.
+pub fn import(
+    state: &State,
+    places: &Places,
+    localcluster: PathBuf,
+    archives: &[PathBuf],
+) -> Result<(), RootError> {
+    let programs = programs(
+        &Assets::find(&Binary::CLUSTER, places)?,
+        places,
+        localcluster,
+    )?;
+    if !Ledger::in_dir(state.run())
+        .get("node")?
+        .is_some_and(|r| r.is_alive())
+    {
+        return Err(RootError::NoNode);
+    }
+    let node = Node::prepare(state, &programs)?;
+    for archive in archives {
+        let imported = node.import(archive)?;
+        let what = if imported {
+            "imported"
+        } else {
+            "there already"
+        };
+        eprintln!("{}: {what}", archive.display());
+    }
+    Ok(())
+}
+
+async fn bring_up(state: &State, places: &Places, localcluster: PathBuf) -> Result<(), RootError> {
     let assets = Assets::find(&Binary::CLUSTER, places)?;
-    let unpacked = Packages::in_cache(places.base()).node()?;
-    let find = |binary| Ok::<_, AssetsError>(assets.path(binary)?.to_owned());
-    let programs = Programs::new(localcluster, unpacked, find)?;
+    let programs = programs(&assets, places, localcluster)?;
     let ledger = Ledger::in_dir(state.run());
     let node = prepare(state, &programs, &ledger)?;
     let settings = settings(state, assets, node.link())?;
@@ -49,6 +85,16 @@ pub async fn up(state: &State, places: &Places, localcluster: PathBuf) -> Result
     node.start(&settings.pki)?;
     node::ready(&client, node::NAME, READY_LIMIT, &state.log("kubelet")).await?;
     Ok(())
+}
+
+fn programs(
+    assets: &Assets,
+    places: &Places,
+    localcluster: PathBuf,
+) -> Result<Programs, RootError> {
+    let unpacked = Packages::in_cache(places.base()).node()?;
+    let find = |binary| Ok::<_, AssetsError>(assets.path(binary)?.to_owned());
+    Ok(Programs::new(localcluster, unpacked, find)?)
 }
 
 /// The node's namespaces. When they had to be made, whatever ran or was stored before is gone with the last ones:
@@ -108,14 +154,25 @@ fn plan(link: &Link, ports: Ports) -> Plan {
     }
 }
 
-/// Puts the administrator's kubeconfig where people look, and gives them the keys.
+/// Puts the administrator's kubeconfig where people look.
 fn publish(state: &State, pki: &Pki) -> Result<(), RootError> {
     let (from, to) = (pki.kubeconfig(Component::Admin), state.kubeconfig());
-    fs::copy(&from, &to).map_err(io_error(&to))?;
-    for path in [state.kubeconfig(), state.pki(), state.config(), state.bin()] {
-        ownership::give(&path, state.root())?;
-    }
-    Ok(())
+    fs::copy(&from, &to).map(drop).map_err(io_error(&to))
+}
+
+/// Gives the user what they read: keys for clients as anybody, records for hack/status, the audit log for tests.
+fn give_to_user(state: &State) -> Result<(), RootError> {
+    let all = [
+        state.kubeconfig(),
+        state.pki(),
+        state.config(),
+        state.bin(),
+        state.run(),
+        state.audit_log(),
+    ];
+    all.iter()
+        .filter(|path| path.exists())
+        .try_for_each(|path| ownership::give(path, state.root()))
 }
 
 /// The two that call kube-apiserver wait for it: before its own roles exist it refuses them, and they give up.

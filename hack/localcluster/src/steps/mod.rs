@@ -4,12 +4,15 @@
 //! and one after a failure goes on where it ended. To add a step, implement the trait in a file of its own and put it
 //! into [`list`].
 
+mod answers;
 mod checks;
+pub mod images;
 mod node;
 mod packages;
 mod programs;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -55,6 +58,27 @@ impl Context {
             Target::Existing { kubeconfig, .. } => kubeconfig.clone(),
         }
     }
+
+    /// A client of the administrator of that cluster.
+    pub async fn client(&self) -> anyhow::Result<kube::Client> {
+        Ok(crate::harness::administrator(&self.kubeconfig()).await?)
+    }
+
+    /// The words for [`crate::root::elevate`] of a subcommand of the root part, which learns where things are from them.
+    pub fn root_command(&self, subcommand: &str) -> Vec<OsString> {
+        let flag = |name: &str, path: &Path| {
+            let mut flag = OsString::from(format!("--{name}="));
+            flag.push(path);
+            flag
+        };
+        let mut words = vec![
+            subcommand.into(),
+            flag("in", self.state.root()),
+            flag("cache", self.places.base()),
+        ];
+        words.extend(self.places.given().map(|dir| flag("assets", dir)));
+        words
+    }
 }
 
 /// Whether what a step is for is so.
@@ -90,7 +114,10 @@ pub fn list(target: &Target) -> Vec<Box<dyn Step>> {
                 Box::new(node::Node),
             ]
         }
-        Target::Existing { .. } => vec![Box::new(programs::Programs::client())],
+        Target::Existing { .. } => vec![
+            Box::new(programs::Programs::client()),
+            Box::new(answers::Answers),
+        ],
     }
 }
 

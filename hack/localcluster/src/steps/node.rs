@@ -1,8 +1,5 @@
 //! The node and the control plane run.
 
-use std::ffi::OsString;
-use std::path::Path;
-
 use async_trait::async_trait;
 
 use super::{Context, Found, Step};
@@ -28,12 +25,7 @@ impl Step for Node {
     }
 
     async fn run(&self, context: &Context) -> anyhow::Result<()> {
-        let mut args = vec![
-            "root-up".into(),
-            flag("in", context.state.root()),
-            flag("cache", context.places.base()),
-        ];
-        args.extend(context.places.given().map(|dir| flag("assets", dir)));
+        let args = context.root_command("root-up");
         Ok(tokio::task::spawn_blocking(move || elevate(&args)).await??)
     }
 }
@@ -46,12 +38,6 @@ fn all_run(state: &State) -> anyhow::Result<bool> {
             .any(|r| r.name == *name && Record::is_alive(r))
     };
     Ok(PROGRAMS.iter().chain(&CONTROL_PLANE).all(runs))
-}
-
-fn flag(name: &str, path: &Path) -> OsString {
-    let mut flag = OsString::from(format!("--{name}="));
-    flag.push(path);
-    flag
 }
 
 #[cfg(test)]
