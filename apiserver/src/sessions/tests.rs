@@ -10,11 +10,14 @@ use std::{
 };
 
 use apiserver_generic::{
-    ApiError, Object, Storage as _,
-    storage::{WriteContext, memory::MemoryStorage},
+    ApiError, Key, Object, Revision, Storage,
+    storage::{
+        Changes, ListQuery, Page, StorageError, Stored, WriteContext, memory::MemoryStorage,
+    },
 };
 use apiservice::v1alpha1::SessionMode;
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -74,9 +77,68 @@ impl Leases for Wire {
     }
 }
 
+/// A storage whose watches can fall silent without ending.
+struct Silent {
+    storage: MemoryStorage,
+    on: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Storage for Silent {
+    async fn get(&self, key: &Key) -> Result<Stored, StorageError> {
+        self.storage.get(key).await
+    }
+    async fn list(&self, query: &ListQuery) -> Result<Page, StorageError> {
+        self.storage.list(query).await
+    }
+    async fn watch(&self, from: Revision) -> Result<Changes, StorageError> {
+        let on = self.on.clone();
+        let changes = self.storage.watch(from).await?;
+        let heard = changes.take_while(move |_| {
+            let silent = on.load(Ordering::SeqCst);
+            async move {
+                if silent {
+                    std::future::pending::<()>().await;
+                }
+                true
+            }
+        });
+        Ok(heard.boxed())
+    }
+    async fn create(
+        &self,
+        context: &WriteContext,
+        key: &Key,
+        object: &Object,
+    ) -> Result<Stored, StorageError> {
+        self.storage.create(context, key, object).await
+    }
+    async fn update(
+        &self,
+        context: &WriteContext,
+        key: &Key,
+        object: &Object,
+        expected: Revision,
+    ) -> Result<Stored, StorageError> {
+        self.storage.update(context, key, object, expected).await
+    }
+    async fn delete(
+        &self,
+        context: &WriteContext,
+        key: &Key,
+        expected: Revision,
+    ) -> Result<(), StorageError> {
+        self.storage.delete(context, key, expected).await
+    }
+    async fn fence(&self) -> Result<Option<Revision>, StorageError> {
+        self.storage.fence().await
+    }
+}
+
 struct Replica {
     sessions: Sessions,
     cut: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -90,9 +152,12 @@ impl Drop for Replica {
 impl World {
     async fn replica(&self, pod: &str, nonce: &str, timing: Timing) -> Replica {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let cut = Arc::new(AtomicBool::new(false));
+        let (cut, silent): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
         let deps = SessionDeps {
-            storage: Arc::new(self.storage.clone()),
+            storage: Arc::new(Silent {
+                storage: self.storage.clone(),
+                on: silent.clone(),
+            }),
             leases: Arc::new(Wire {
                 leases: self.leases.clone(),
                 cut: cut.clone(),
@@ -105,6 +170,7 @@ impl World {
         Replica {
             sessions,
             cut,
+            silent,
             tasks,
             stop,
         }
@@ -251,6 +317,16 @@ async fn a_replica_that_cannot_prove_its_life_cuts_its_streams_before_others_act
         !world.leases.lock().contains_key("pod-1-a")
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_hear_of_deletions_stops_renewing_and_cuts() {
+    let world = World::default();
+    let one = world.replica("pod-1", "a", hasty()).await;
+    let mut held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
+    one.silent.store(true, Ordering::SeqCst);
+    assert_eq!(told(&mut held).await, CloseReason::ControlPlaneUnreachable);
+    assert_eq!(one.sessions.ready().unwrap_err().reason.code(), 503);
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Gets the objects that [`super`] decides over, with our own credentials.
 
+use std::collections::BTreeSet;
+
 use apiserver_generic::{ApiError, Object, Reason};
 use controller::names::{WORKSPACE_NAME, child_name};
 use kube::{
@@ -8,7 +10,7 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 
-use super::{Container, Kind, Machine, Pods, Workspace, container, machine};
+use super::{Container, Kind, Machine, Pods, Workspace, container, controller, machine};
 
 /// Finds machines and pods of workspaces.
 #[derive(Clone)]
@@ -72,19 +74,36 @@ impl Fetch {
         };
         let owners = self.api("apps", kind, plural, namespace);
         let owner = get(&owners, &child_name(&workspace.name)).await?;
+        let pods = self.api("", "Pod", "pods", namespace);
+        let pods = self.labelled(&pods, workspace).await?;
         let replica_sets = match workspace.kind {
-            Kind::Scratch => {
-                let sets = self.api("apps", "ReplicaSet", "replicasets", namespace);
-                self.labelled(&sets, workspace).await?
-            }
+            Kind::Scratch => self.replica_sets(namespace, &pods).await?,
             _ => Vec::new(),
         };
-        let pods = self.api("", "Pod", "pods", namespace);
         Ok(Pods {
             owner,
             replica_sets,
-            pods: self.labelled(&pods, workspace).await?,
+            pods,
         })
+    }
+
+    /// The ReplicaSets that pods name as their controllers.
+    async fn replica_sets(
+        &self,
+        namespace: &str,
+        pods: &[Object],
+    ) -> Result<Vec<Object>, ApiError> {
+        let sets = self.api("apps", "ReplicaSet", "replicasets", namespace);
+        let names: BTreeSet<&str> = pods
+            .iter()
+            .filter_map(|pod| controller(pod, "apps", "ReplicaSet"))
+            .map(|(name, _)| name)
+            .collect();
+        let mut found = Vec::new();
+        for name in names {
+            found.extend(get(&sets, name).await?);
+        }
+        Ok(found)
     }
 
     async fn labelled(

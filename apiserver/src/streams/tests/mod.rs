@@ -259,3 +259,11 @@ async fn a_container_workspace_is_a_shell_with_an_exit_status_for_several_at_onc
     assert!(String::from_utf8_lossy(&told).contains(r#""message":"7""#));
     assert_eq!(u16::from(closed(&mut one).await.unwrap().code), 1000);
 }
+
+#[tokio::test]
+async fn a_scratch_workspace_is_reached_through_its_replica_set() {
+    let mut world = World::new("scratch").await;
+    let _client = world.connect(&PLAIN, "").await.unwrap();
+    let (uri, _) = world.dialled().await;
+    assert!(uri.contains("/pods/demo-5d-x/exec?"), "{uri}");
+}

@@ -56,6 +56,8 @@ pub(super) type Client = WebSocketStream<TcpStream>;
 pub(super) const MACHINE: &str = "/apis/kubevirt.io/v1/namespaces/t1/virtualmachineinstances/demo";
 const VM: &str = "/apis/kubevirt.io/v1/namespaces/t1/virtualmachines/demo";
 const SET: &str = "/apis/apps/v1/namespaces/t1/statefulsets/demo";
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/t1/deployments/demo";
+const REPLICA_SET: &str = "/apis/apps/v1/namespaces/t1/replicasets/demo-5d";
 const PODS: &str = "/api/v1/namespaces/t1/pods";
 const SOON: Duration = Duration::from_secs(20);
 
@@ -238,9 +240,27 @@ impl World {
             "spec": {"containers": [{"name": "main"}]},
             "status": {"phase": "Running",
                 "containerStatuses": [{"name": "main", "state": {"running": {}}}]}});
-        let pods = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [pod]});
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "demo", "namespace": "t1", "uid": "deployment-uid", "ownerReferences": ours}});
+        let replica_set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "demo-5d", "namespace": "t1", "uid": "replicaset-uid",
+                "ownerReferences": owner("apps/v1", "Deployment", "deployment-uid")}});
+        let mut scratch = pod.clone();
+        scratch["metadata"]["name"] = json!("demo-5d-x");
+        let mut reference = owner("apps/v1", "ReplicaSet", "replicaset-uid");
+        reference[0]["name"] = json!("demo-5d");
+        scratch["metadata"]["ownerReferences"] = reference;
+        let pods = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {},
+            "items": [pod, scratch]});
         let mut objects = self.cluster.objects.lock();
-        for (path, object) in [(VM, vm), (MACHINE, vmi), (SET, set), (PODS, pods)] {
+        for (path, object) in [
+            (VM, vm),
+            (MACHINE, vmi),
+            (SET, set),
+            (DEPLOYMENT, deployment),
+            (REPLICA_SET, replica_set),
+            (PODS, pods),
+        ] {
             objects.insert(path.to_owned(), object);
         }
     }
