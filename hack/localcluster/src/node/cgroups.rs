@@ -80,6 +80,18 @@ impl Cgroups {
         )
     }
 
+    /// Removes what of the directories nobody uses; for those that others may use as well.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason.
+    pub fn remove_unused(&self) -> Result<(), NodeError> {
+        let remove = |dir: &PathBuf| match remove_tree(dir, Instant::now()) {
+            Err(e) if is_busy(&e) => Ok(()),
+            other => other.map_err(io_error("remove control group", dir)),
+        };
+        self.dirs.iter().try_for_each(remove)
+    }
+
     /// Writes `+` or `-` and a controller, one by one: a refusal is then about that one.
     fn switch(
         &self,

@@ -19,7 +19,7 @@ use super::network::Link;
 use super::tool::{ip, machine, output};
 use super::{containerd, kubelet};
 
-/// containerd's shim makes this group beside ours.
+/// The group that containerd makes for containers of `ctr run`, which the kubelet knows nothing of.
 const CONTAINERD_GROUP: &str = "k8s.io";
 
 /// Everything to undo.
@@ -33,7 +33,7 @@ pub struct Footprint {
     pub cgroup: String,
     /// Our control groups.
     pub cgroups: Cgroups,
-    /// Control groups that containerd will make, and which were not there before.
+    /// Control groups that containerd may make, and which were not there before.
     pub more_cgroups: Cgroups,
 }
 
@@ -102,7 +102,7 @@ impl Footprint {
             remove_link(&link.name)?;
         }
         detach_loops(dir)?;
-        more_cgroups.remove()?;
+        more_cgroups.remove_unused()?;
         cgroups.remove()
     }
 }

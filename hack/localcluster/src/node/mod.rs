@@ -41,10 +41,11 @@ mod ready;
 mod subnet;
 pub mod sysctl;
 mod tool;
+mod wait;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use commands::NodeCommand;
 pub use error::NodeError;
@@ -56,6 +57,7 @@ use footprint::Footprint;
 use namespaces::{Namespaces, Start};
 use network::Link;
 use tool::output;
+use wait::wait_for;
 
 use crate::pki::{Component, Pki};
 use crate::proc::{CommandLine, Ledger, Record};
@@ -67,7 +69,6 @@ pub const NAME: &str = "node";
 pub const PROGRAMS: [&str; 4] = ["node", "containerd", "kubelet", "kube-proxy"];
 /// How long containerd may take to answer.
 const CONTAINERD_LIMIT: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(50);
 /// What pods' names are looked up with: nothing.
 const RESOLV_CONF: &str =
     "# No server: names of the cluster are not served, and none is asked for outside of it.\n";
@@ -115,8 +116,8 @@ impl<'a> Node<'a> {
         footprint.store(&dir)?;
         footprint.cgroups.make()?;
         let log = state.log(PROGRAMS[0]);
-        ledger.start(&start(state, programs).command(), &log)?;
-        let namespaces = Namespaces::wait(state.root(), &log)?;
+        let record = ledger.start(&start(state, programs).command(), &log)?;
+        let namespaces = Namespaces::wait(state.root(), &record)?;
         let node = Self {
             state,
             programs,
@@ -196,19 +197,14 @@ impl<'a> Node<'a> {
         };
         let config = self.write("containerd.toml", &containerd::config(files))?;
         let record = self.run(containerd::daemon(&self.programs.containerd, &config))?;
-        let deadline = Instant::now() + CONTAINERD_LIMIT;
-        while output(&self.ctr().arg("version")).is_err() {
-            if Instant::now() > deadline || !record.is_alive() {
-                let what = "containerd does not answer".to_owned();
-                return Err(NodeError::Late {
-                    what,
-                    limit: CONTAINERD_LIMIT,
-                    log: record.log,
-                });
-            }
-            std::thread::sleep(POLL);
-        }
-        Ok(())
+        let answer = || Ok(output(&self.ctr().arg("version")).ok());
+        wait_for(
+            &record,
+            "containerd does not answer",
+            CONTAINERD_LIMIT,
+            answer,
+        )
+        .map(drop)
     }
 
     fn start_kubelet(&self, pki: &Pki) -> Result<(), NodeError> {

@@ -6,14 +6,15 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::error::{NodeError, io_error};
 use super::init::{READY, SUBCOMMAND};
 use super::tool::machine;
-use crate::proc::{CommandLine, Identity};
+use super::wait::wait_for;
+use crate::proc::{CommandLine, Identity, Record};
 
 /// How long setting up may take; it is a few mounts.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -21,7 +22,6 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 const KILL_LIMIT: Duration = Duration::from_secs(30);
 /// Says, inside, that the link is complete.
 const LINKED: &str = "/run/localcluster/linked";
-const POLL: Duration = Duration::from_millis(20);
 
 /// Running namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,26 +104,18 @@ impl Namespaces {
         Ok(None)
     }
 
-    /// Waits until pid 1 has set everything up.
+    /// Waits until pid 1, started as `program`, has set everything up.
     ///
     /// # Errors
-    /// When it takes too long; then the log says why.
-    pub fn wait(state: &Path, log: &Path) -> Result<Self, NodeError> {
-        let deadline = Instant::now() + READY_LIMIT;
-        loop {
-            if let Some(found) = Self::find(state)?.filter(|found| found.path(READY).exists()) {
-                return Ok(found);
-            }
-            if Instant::now() > deadline {
-                let what = "the node's namespaces are not set up".to_owned();
-                return Err(NodeError::Late {
-                    what,
-                    limit: READY_LIMIT,
-                    log: log.to_owned(),
-                });
-            }
-            std::thread::sleep(POLL);
-        }
+    /// When it ends or takes too long.
+    pub fn wait(state: &Path, program: &Record) -> Result<Self, NodeError> {
+        let ready = || Ok(Self::find(state)?.filter(|found| found.path(READY).exists()));
+        wait_for(
+            program,
+            "the node's namespaces are not set up",
+            READY_LIMIT,
+            ready,
+        )
     }
 
     /// A path of the node as this process sees it.
