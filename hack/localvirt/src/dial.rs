@@ -17,10 +17,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::launcher::{
-    protocol::{self, LineError, Reply, Request},
-    spec::CONTROL_PORT,
-};
+use crate::launcher::protocol::{self, LineError, Reply, Request};
 
 /// How long a launcher may take to be reached and to answer one line.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,13 +103,15 @@ pub trait Launchers: Send + Sync + 'static {
 /// Dials launcher Pods over mutual TLS.
 pub struct PodLaunchers {
     tls: TlsConnector,
+    port: u16,
 }
 
 impl PodLaunchers {
-    /// With localvirt's client certificate.
-    pub fn new(config: Arc<ClientConfig>) -> Self {
+    /// With localvirt's client certificate, and the port that launchers listen on.
+    pub fn new(config: Arc<ClientConfig>, port: u16) -> Self {
         Self {
             tls: TlsConnector::from(config),
+            port,
         }
     }
 
@@ -147,7 +146,7 @@ impl PodLaunchers {
 #[async_trait]
 impl Launchers for PodLaunchers {
     async fn ask(&self, target: &Target, request: &Request) -> Result<Answer, DialError> {
-        let address = SocketAddr::new(target.address, CONTROL_PORT);
+        let address = SocketAddr::new(target.address, self.port);
         timeout(DIAL_TIMEOUT, self.connect(address, target, request))
             .await
             .unwrap_or(Err(DialError::Timeout { address }))

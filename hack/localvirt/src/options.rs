@@ -4,6 +4,8 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Parser;
 
+use crate::launcher::spec::CONTROL_PORT;
+
 /// A stand-in for KubeVirt, for development and tests. It is not KubeVirt.
 ///
 /// It runs VirtualMachines as QEMU in Pods and serves subresources.kubevirt.io/v1 (console, vnc, portforward, start,
@@ -27,6 +29,10 @@ pub struct Options {
     /// Image of launcher Pods.
     #[arg(long, value_name = "IMAGE")]
     pub launcher_image: String,
+
+    /// Port on which launchers are asked.
+    #[arg(long, default_value_t = CONTROL_PORT, value_name = "PORT")]
+    pub control_port: u16,
 
     /// Kubeconfig to use instead of the Pod's service account.
     #[arg(long, value_name = "FILE")]

@@ -15,7 +15,8 @@ use crate::{
     options::Options,
     pki::{Authority, Usage},
     server::{cluster::KubeCluster, handler::App, listener, trust::FrontProxy},
-    setup, tls, vm, vmi,
+    setup, tls, vm,
+    vmi::{self, pod::Program},
 };
 
 /// What virt-api lets its streams live after SIGTERM.
@@ -26,7 +27,7 @@ pub struct Localvirt {
     client: Client,
     authority: Arc<Authority>,
     launchers: Arc<dyn Launchers>,
-    image: String,
+    program: Program,
     listener: TcpListener,
     acceptor: TlsAcceptor,
     front_proxy: Arc<FrontProxy>,
@@ -51,8 +52,11 @@ impl Localvirt {
         Ok(Self {
             client,
             authority,
-            launchers: Arc::new(PodLaunchers::new(to_launchers)),
-            image: options.launcher_image.clone(),
+            launchers: Arc::new(PodLaunchers::new(to_launchers, options.control_port)),
+            program: Program {
+                image: options.launcher_image.clone(),
+                control_port: options.control_port,
+            },
             listener,
             acceptor,
             front_proxy,
@@ -73,7 +77,7 @@ impl Localvirt {
             client,
             authority,
             launchers,
-            image,
+            program,
             listener,
             acceptor,
             front_proxy,
@@ -92,7 +96,7 @@ impl Localvirt {
         });
         let instances = vmi::reconcile::Context {
             client: client.clone(),
-            image,
+            program,
             authority: authority.clone(),
             launchers,
         };

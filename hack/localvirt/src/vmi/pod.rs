@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api::{self, Instance, VolumeSource, controller_of},
     launcher::spec::{
-        CA_FILE, CERT_FILE, CONFIG_DIR, CONTROL_PORT, DISKS_DIR, KEY_FILE, RUN_DIR, SPEC_FILE, Spec,
+        CA_FILE, CERT_FILE, CONFIG_DIR, DISKS_DIR, KEY_FILE, RUN_DIR, SPEC_FILE, Spec,
     },
     pki::Leaf,
     quantity,
@@ -75,11 +75,20 @@ pub fn secret(
     })
 }
 
+/// What every launcher is made of.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its image.
+    pub image: String,
+    /// The port on which localvirt asks it.
+    pub control_port: u16,
+}
+
 /// The launcher Pod.
 ///
 /// # Errors
 /// When the instance's resources make no sense.
-pub fn pod(vmi: &Instance, image: &str) -> Result<Pod, RunError> {
+pub fn pod(vmi: &Instance, program: &Program) -> Result<Pod, RunError> {
     let disks = DiskVolumes::of(vmi);
     let mut meta = owned(vmi);
     meta.labels = Some(labels(vmi));
@@ -87,7 +96,7 @@ pub fn pod(vmi: &Instance, image: &str) -> Result<Pod, RunError> {
     Ok(Pod {
         metadata: meta,
         spec: Some(PodSpec {
-            containers: vec![container(vmi, image, disks.mounts)?],
+            containers: vec![container(vmi, program, disks.mounts)?],
             volumes: Some(disks.volumes),
             image_pull_secrets: Some(disks.pull_secrets),
             restart_policy: Some("Never".into()),
@@ -160,15 +169,19 @@ fn pod_security() -> PodSecurityContext {
     }
 }
 
-fn container(vmi: &Instance, image: &str, mounts: Vec<VolumeMount>) -> Result<Container, RunError> {
+fn container(
+    vmi: &Instance,
+    program: &Program,
+    mounts: Vec<VolumeMount>,
+) -> Result<Container, RunError> {
     let port = ContainerPort {
         name: Some("control".into()),
-        container_port: i32::from(CONTROL_PORT),
+        container_port: i32::from(program.control_port),
         ..ContainerPort::default()
     };
     Ok(Container {
         name: "compute".into(),
-        image: Some(image.to_owned()),
+        image: Some(program.image.clone()),
         image_pull_policy: Some("IfNotPresent".into()),
         ports: Some(vec![port]),
         resources: Some(resources(vmi)?),
@@ -353,7 +366,14 @@ mod tests {
     }
 
     fn built() -> (Pod, PodSpec) {
-        let pod = pod(&vmi(), "example.test/launcher:1").unwrap();
+        let pod = pod(
+            &vmi(),
+            &Program {
+                image: "example.test/launcher:1".into(),
+                control_port: 49186,
+            },
+        )
+        .unwrap();
         let spec = pod.spec.clone().unwrap();
         (pod, spec)
     }

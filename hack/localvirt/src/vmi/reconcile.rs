@@ -15,7 +15,8 @@ use kube::{
 use tracing::{debug, info};
 
 use super::{
-    names, pod,
+    names,
+    pod::{self, Program},
     spec::{launcher_spec, referenced_secrets},
     status::{self, Observed},
 };
@@ -53,8 +54,8 @@ pub enum ReconcileError {
 pub struct Context {
     /// The cluster.
     pub client: Client,
-    /// The image of launchers.
-    pub image: String,
+    /// What launchers are made of.
+    pub program: Program,
     /// Makes their certificates.
     pub authority: Arc<Authority>,
     /// Asks them.
@@ -128,8 +129,8 @@ async fn launch(
     for name in referenced_secrets(vmi) {
         secrets.extend(apis.secrets.get_opt(&name).await?);
     }
-    let parts =
-        launcher_spec(vmi, &secrets).and_then(|spec| Ok((spec, pod::pod(vmi, &context.image)?)));
+    let parts = launcher_spec(vmi, &secrets, context.program.control_port)
+        .and_then(|spec| Ok((spec, pod::pod(vmi, &context.program)?)));
     let (spec, pod) = match parts {
         Ok(parts) => parts,
         Err(error) => return Ok(Err(error.to_string())),

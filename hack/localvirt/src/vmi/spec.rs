@@ -8,8 +8,8 @@ use super::names;
 use crate::{
     api::{self, DiskTarget, Instance, VolumeSource},
     launcher::spec::{
-        AcceleratorChoice, Bus, CONTROL_PORT, CloudInit, DISKS_DIR, Disk, DiskKind, DiskSource,
-        Interface, Port, Protocol, Spec, SpecError,
+        AcceleratorChoice, Bus, CloudInit, DISKS_DIR, Disk, DiskKind, DiskSource, Interface, Port,
+        Protocol, Spec, SpecError,
     },
     quantity,
 };
@@ -40,7 +40,11 @@ pub enum RunError {
 ///
 /// # Errors
 /// When the instance asks for what no guest can have.
-pub fn launcher_spec(vmi: &Instance, secrets: &[Secret]) -> Result<Spec, RunError> {
+pub fn launcher_spec(
+    vmi: &Instance,
+    secrets: &[Secret],
+    control_port: u16,
+) -> Result<Spec, RunError> {
     let hostname = vmi
         .hostname
         .clone()
@@ -78,7 +82,7 @@ pub fn launcher_spec(vmi: &Instance, secrets: &[Secret]) -> Result<Spec, RunErro
         start_paused: vmi.starts_paused,
         accelerator: AcceleratorChoice::Auto,
         grace_period_seconds: u32::try_from(vmi.grace_seconds.max(0)).unwrap_or(u32::MAX),
-        control_port: CONTROL_PORT,
+        control_port,
     };
     spec.check()?;
     Ok(spec)
@@ -305,7 +309,7 @@ mod tests {
     }
 
     fn run(volume: Value, secrets: &[Secret]) -> Result<Spec, RunError> {
-        launcher_spec(&instance(spec(volume), json!({})), secrets)
+        launcher_spec(&instance(spec(volume), json!({})), secrets, 49186)
     }
 
     #[test]
