@@ -2,10 +2,12 @@
 //!
 //! kube-apiserver runs none for an aggregated server's objects, so the server must.
 
+mod cluster_namespaces;
 mod namespace;
 
 use async_trait::async_trait;
 
+pub use cluster_namespaces::ClusterNamespaces;
 pub(crate) use namespace::terminating;
 pub use namespace::{NamespaceLifecycle, NamespacePhase, Namespaces};
 

@@ -98,3 +98,71 @@ pub(crate) fn terminating(row: &Resource, name: &str, namespace: &str) -> ApiErr
     let cause = format!("namespace {namespace} is being terminated");
     forbidden(row, name, &why).cause("NamespaceTerminating", cause, "metadata.namespace")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Strategy as _, registry::Writer, storage::Key, test_widgets::Widgets};
+
+    /// Knows nothing at first hand; asked live, it answers by the name.
+    struct Asked {
+        ready: bool,
+    }
+
+    #[async_trait]
+    impl Namespaces for Asked {
+        fn is_ready(&self) -> bool {
+            self.ready
+        }
+
+        fn cached(&self, name: &str) -> Option<NamespacePhase> {
+            (name == "known").then_some(NamespacePhase::Active)
+        }
+
+        async fn live(&self, name: &str) -> Result<Option<NamespacePhase>, ApiError> {
+            Ok(match name {
+                "new" => Some(NamespacePhase::Active),
+                "ending" => Some(NamespacePhase::Terminating),
+                _ => None,
+            })
+        }
+    }
+
+    async fn admit(ready: bool, operation: Operation, namespace: &str) -> Result<(), ApiError> {
+        let widgets = Widgets::new();
+        let step = NamespaceLifecycle::new(Arc::new(Asked { ready }));
+        let review = Review {
+            operation,
+            resource: widgets.resource(),
+            subresource: None,
+            key: &Key::namespaced(namespace, "a"),
+            old: None,
+            writer: &Writer::default(),
+        };
+        let admitted = step.admit(review, &mut Object::default()).await;
+        admitted.map(|warnings| assert!(warnings.is_empty()))
+    }
+
+    #[tokio::test]
+    async fn only_creation_needs_a_living_namespace() {
+        for namespace in ["known", "new"] {
+            assert_eq!(admit(true, Operation::Create, namespace).await, Ok(()));
+        }
+        let missing = admit(true, Operation::Create, "missing").await.unwrap_err();
+        assert_eq!(missing.message, "namespaces \"missing\" not found");
+        let ending = admit(true, Operation::Create, "ending").await.unwrap_err();
+        assert_eq!(
+            ending.message,
+            "widgets.example.com \"a\" is forbidden: unable to create new content in namespace ending because it is being terminated"
+        );
+        assert_eq!(
+            ending.details.unwrap().causes[0].reason,
+            "NamespaceTerminating"
+        );
+        for operation in [Operation::Update, Operation::Delete] {
+            assert_eq!(admit(true, operation, "ending").await, Ok(()));
+        }
+        let early = admit(false, Operation::Create, "known").await.unwrap_err();
+        assert_eq!(early.reason, Reason::Forbidden);
+    }
+}

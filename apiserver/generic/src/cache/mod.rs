@@ -174,4 +174,6 @@ impl Cache {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,87 @@
+//! Namespaces of the cluster that the server belongs to: a watch of their metadata, and live reads.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client,
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt as _, reflector,
+        reflector::{ObjectRef, Store},
+        watcher,
+    },
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{NamespacePhase, Namespaces};
+use crate::{ApiError, Reason};
+
+type Metadata = PartialObjectMeta<Namespace>;
+
+/// Watches namespaces until it is told to stop.
+pub struct ClusterNamespaces {
+    api: Api<Metadata>,
+    known: Store<Metadata>,
+    ready: Arc<AtomicBool>,
+}
+
+impl ClusterNamespaces {
+    /// Begins to watch.
+    pub fn start(client: Client, tasks: &TaskTracker, stop: &CancellationToken) -> Self {
+        let api: Api<Metadata> = Api::all(client);
+        let (known, writer) = reflector::store();
+        let ready = Arc::new(AtomicBool::new(false));
+        let events = watcher(api.clone(), watcher::Config::default());
+        let events = reflector(writer, events.default_backoff());
+        let filled = ready.clone();
+        let run = events.for_each(move |event| {
+            match event {
+                Ok(watcher::Event::InitDone) => filled.store(true, Ordering::Release),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the watch of namespaces failed; trying again")
+                }
+            }
+            futures::future::ready(())
+        });
+        tasks.spawn(stop.clone().run_until_cancelled_owned(run));
+        Self { api, known, ready }
+    }
+}
+
+fn phase(namespace: &Metadata) -> NamespacePhase {
+    match namespace.metadata.deletion_timestamp {
+        Some(_) => NamespacePhase::Terminating,
+        None => NamespacePhase::Active,
+    }
+}
+
+#[async_trait]
+impl Namespaces for ClusterNamespaces {
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    fn cached(&self, name: &str) -> Option<NamespacePhase> {
+        let found = self.known.get(&ObjectRef::new(name))?;
+        Some(phase(&found))
+    }
+
+    async fn live(&self, name: &str) -> Result<Option<NamespacePhase>, ApiError> {
+        match self.api.get_opt(name).await {
+            Ok(found) => Ok(found.as_ref().map(phase)),
+            Err(error) => Err(ApiError::new(
+                Reason::ServiceUnavailable,
+                format!("it cannot be determined whether the namespace {name:?} exists; please try again"),
+            )
+            .retry_after(1)
+            .because(error)),
+        }
+    }
+}
