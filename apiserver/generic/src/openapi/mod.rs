@@ -31,10 +31,16 @@ pub use operations::PATCH_TYPES;
 #[cfg(test)]
 mod tests;
 
-/// The rows make a document that clients would choke on.
+/// The documents cannot be made.
 #[derive(Debug, thiserror::Error)]
-#[error("the OpenAPI v2 document would not be valid Swagger 2.0: {0}")]
-pub struct OpenApiError(String);
+pub enum OpenApiError {
+    /// The rows make a document that clients would choke on.
+    #[error("the OpenAPI v2 document would not be valid Swagger 2.0: {0}")]
+    Swagger(String),
+    /// The shared types that the program carries are broken.
+    #[error("the definitions of meta.v1 in this program are broken: {0}")]
+    Meta(#[from] serde_json::Error),
+}
 
 /// The documents.
 pub struct OpenApi {
@@ -54,16 +60,14 @@ impl OpenApi {
         version: &VersionInfo,
     ) -> Result<Self, OpenApiError> {
         let info = json!({"title": title, "version": format!("v{}", version.version)});
-        let v2 = v2::document(rows, &info);
-        swagger::check(&v2).map_err(OpenApiError)?;
-        let v3: BTreeMap<String, Document> = group_versions(rows)
-            .iter()
-            .map(|gv| {
-                let document = v3::document(&gv.rows, &info);
-                let path = format!("apis/{}/{}", gv.group, gv.version);
-                (path, Document::json(&document, "application/json"))
-            })
-            .collect();
+        let v2 = v2::document(rows, &info)?;
+        swagger::check(&v2).map_err(OpenApiError::Swagger)?;
+        let mut v3 = BTreeMap::new();
+        for gv in group_versions(rows) {
+            let document = v3::document(&gv.rows, &info)?;
+            let path = format!("apis/{}/{}", gv.group, gv.version);
+            v3.insert(path, Document::json(&document, "application/json"));
+        }
         Ok(Self {
             v2: Document::json(&v2, "application/json"),
             v3_root: Document::json(&root(&v3), "application/json"),

@@ -16,8 +16,8 @@ use crate::Resource;
 const FLAVOR: Flavor = Flavor::V2;
 
 /// The document.
-pub(super) fn document(rows: &[Resource], info: &Value) -> Value {
-    let mut definitions = meta::definitions(FLAVOR);
+pub(super) fn document(rows: &[Resource], info: &Value) -> Result<Value, serde_json::Error> {
+    let mut definitions = meta::definitions(FLAVOR)?;
     let mut paths = Map::new();
     for row in rows {
         definitions.insert(names::definition(row), object_schema(row));
@@ -26,7 +26,7 @@ pub(super) fn document(rows: &[Resource], info: &Value) -> Value {
             paths.insert(path.path.clone(), path_item(row, &path));
         }
     }
-    json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions})
+    Ok(json!({"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}))
 }
 
 fn object_schema(row: &Resource) -> Value {

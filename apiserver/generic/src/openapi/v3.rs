@@ -12,8 +12,8 @@ use crate::Resource;
 const FLAVOR: Flavor = Flavor::V3;
 
 /// The document of the rows of one group and version.
-pub(super) fn document(rows: &[&Resource], info: &Value) -> Value {
-    let mut schemas = meta::definitions(FLAVOR);
+pub(super) fn document(rows: &[&Resource], info: &Value) -> Result<Value, serde_json::Error> {
+    let mut schemas = meta::definitions(FLAVOR)?;
     let mut paths = Map::new();
     for row in rows {
         let gvk = json!([gvk(row, row.kind)]);
@@ -23,9 +23,9 @@ pub(super) fn document(rows: &[&Resource], info: &Value) -> Value {
             paths.insert(path.path.clone(), path_item(row, &path));
         }
     }
-    json!({
+    Ok(json!({
         "openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas},
-    })
+    }))
 }
 
 /// `{group, version, kind}`.
