@@ -29,6 +29,7 @@ mod read;
 mod reference;
 mod spec;
 mod tree;
+mod write;
 
 pub use digest::Digest;
 pub use error::Error;
