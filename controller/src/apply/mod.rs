@@ -5,13 +5,14 @@
 
 mod decide;
 mod memory;
+mod settle;
 
 use std::time::{Duration, Instant};
 
 use apiserver_generic::Object;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::cluster::{At, CallError, Cluster};
 use crate::key::Key;
@@ -117,12 +118,12 @@ impl Applier {
                     .map_err(refused)?,
             ),
             Step::Update { uid } => {
-                let updated = self.cluster.update(at, &child.body, &uid).await;
+                let settled = settle::over(child, live.as_ref());
+                let updated = self.cluster.update(at, &settled, &uid).await;
                 Some(updated.map_err(refused)?)
             }
             Step::UndoLater(rest) => {
-                info!(%kind, namespace = at.namespace, name = at.name, ?rest,
-                    "somebody else changed it; that is undone after the rest");
+                debug!(%kind, name = at.name, ?rest, "changed by somebody else; undone after the rest");
                 return Ok(Some(rest));
             }
             Step::Wait => return Ok(None),
