@@ -14,7 +14,10 @@ mod support;
 use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::Engine as _;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::{
+    authorization::v1::SubjectAccessReview,
+    core::v1::{Pod, Secret},
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -509,18 +512,16 @@ async fn console(stack: &Stack) {
     let editor = format!("Bearer {}", stack.user("editor", "edit").await);
     let viewer = format!("Bearer {}", stack.user("viewer", "view").await);
     // The roles are aggregated by a controller, which may take a moment.
-    let may = [
-        "auth",
-        "can-i",
-        "get",
-        "virtualmachineinstances.subresources.kubevirt.io/demo",
-        "--subresource=console",
-        "--as=system:serviceaccount:team:editor",
-        "-n",
-        "team",
-    ];
+    let reviews: Api<SubjectAccessReview> = Api::all(stack.client.clone());
+    let review = serde_json::from_value(json!({"spec": {
+        "user": "system:serviceaccount:team:editor",
+        "resourceAttributes": {"verb": "get", "group": "subresources.kubevirt.io", "namespace": "team",
+            "resource": "virtualmachineinstances", "subresource": "console", "name": "demo"},
+    }}))
+    .unwrap();
     until("the editor's rights", || async {
-        stack.plane.kubectl(may).await.ok()
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        answer.unwrap().status.unwrap().allowed.then_some(())
     })
     .await;
     let mut wire = stack.wire().await;
