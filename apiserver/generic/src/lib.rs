@@ -3,8 +3,9 @@
 //! It knows nothing about workspaces or KubeVirt: give it a table of resources and a storage for
 //! each, and it serves them as kube-apiserver serves its own.
 //!
-//! A request flows `serving` → `authn` → `request` → `authz` → `endpoints` → `registry`
-//! (decode, admit, validate) → `storage`, and back through `negotiation` (encode).
+//! A request flows `serving` → `server` (`request`, `authn`, `audit`, `authz`) → `endpoints` →
+//! `registry` (decode, admit, validate) → `storage`, and back through `endpoints` (encode).
+//! `examples/toys.rs` is a whole server.
 
 pub mod admission;
 pub mod audit;
