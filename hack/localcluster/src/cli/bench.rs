@@ -27,6 +27,7 @@ impl BenchArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let benches = benches()?;
         let Some(name) = self.name else {
+            anyhow::ensure!(!benches.is_empty(), "there is no benchmark yet");
             benches.iter().for_each(|b| println!("{}", b.name));
             return Ok(ExitCode::SUCCESS);
         };

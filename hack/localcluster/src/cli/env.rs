@@ -9,17 +9,15 @@ pub(crate) fn run(state: &State) -> anyhow::Result<()> {
         state.kubeconfig().is_file(),
         "nothing is up: run hack/up first"
     );
-    let top = super::top();
-    print!("{}", exports(state, &top.join("target/debug")));
+    print!("{}", exports(state));
     Ok(())
 }
 
-/// KUBECONFIG and PATH. The directory comes once, however often this is evaluated: a shell takes the first that it finds.
-fn exports(state: &State, programs: &Path) -> String {
+/// KUBECONFIG and PATH. A shell takes the first program that it finds, so evaluating this twice does no harm.
+fn exports(state: &State) -> String {
     let quote = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"));
     let (bin, kubeconfig) = (quote(&state.bin()), quote(&state.kubeconfig()));
-    let programs = quote(programs);
-    format!("export KUBECONFIG={kubeconfig}\nexport PATH={bin}:{programs}:\"$PATH\"\n")
+    format!("export KUBECONFIG={kubeconfig}\nexport PATH={bin}:\"$PATH\"\n")
 }
 
 #[cfg(test)]
@@ -31,7 +29,7 @@ mod tests {
         let state = State::at("/it's a dir/$HOME");
         let script = format!(
             "{}printf '%s|%s' \"$KUBECONFIG\" \"$PATH\"",
-            exports(&state, Path::new("/p"))
+            exports(&state)
         );
         let output = std::process::Command::new("/bin/sh")
             .args(["-c", &script])
@@ -41,7 +39,7 @@ mod tests {
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(
             text,
-            "/it's a dir/$HOME/kubeconfig|/it's a dir/$HOME/bin:/p:/usr/bin"
+            "/it's a dir/$HOME/kubeconfig|/it's a dir/$HOME/bin:/usr/bin"
         );
     }
 }

@@ -9,6 +9,7 @@ mod suites;
 mod test;
 mod up;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,12 +77,10 @@ impl Cli {
             Command::Bench(args) => return args.run(),
             Command::Assets { old_kubectl } => assets(old_kubectl)?,
             Command::Completion { shell } => {
-                clap_complete::generate(
-                    shell,
-                    &mut Self::command(),
-                    "localcluster",
-                    &mut std::io::stdout(),
-                );
+                // Into memory first: the crate panics when nobody reads.
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Self::command(), "localcluster", &mut script);
+                std::io::stdout().write_all(&script)?;
             }
             Command::CheckEdges => return edges::run(),
             Command::Root(command) => command.run().await?,

@@ -6,6 +6,7 @@
 
 mod answers;
 mod checks;
+mod compile;
 pub mod images;
 mod node;
 mod packages;
@@ -112,11 +113,13 @@ pub fn list(target: &Target) -> Vec<Box<dyn Step>> {
                 Box::new(checks::Checks),
                 Box::new(programs::Programs::cluster()),
                 Box::new(node::Node),
+                Box::new(compile::Compile),
             ]
         }
         Target::Existing { .. } => vec![
             Box::new(programs::Programs::client()),
             Box::new(answers::Answers),
+            Box::new(compile::Compile),
         ],
     }
 }

@@ -68,7 +68,7 @@ impl Step for Programs {
 }
 
 /// Makes `link` lead to `target`, whatever it was before.
-fn point(link: &Path, target: &Path) -> io::Result<()> {
+pub(super) fn point(link: &Path, target: &Path) -> io::Result<()> {
     match std::fs::remove_file(link) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
