@@ -200,6 +200,10 @@ async fn bodies_that_do_not_fit_are_400_413_or_415() {
             ask("PATCH", &named("a")).body("application/strategic-merge-patch+json", "{}"),
             415,
         ),
+        (
+            ask("PATCH", &format!("{}?force=true", named("a"))).body(MERGE, "{}"),
+            422,
+        ),
         (ask("PATCH", &named("a")).body(MERGE, "[]"), 400),
     ] {
         let uri = format!("{:?}", ask.0.uri_ref());

@@ -19,15 +19,11 @@ pub(super) fn writer(call: &Call, query: &Query, kind: &str) -> Result<Writer, A
     let manager = query.text("fieldManager");
     check_manager(manager, &mut causes);
     let field_validation = field_validation(query.text("fieldValidation"), &mut causes);
-    if kind != "PatchOptions" {
-        refuse(kind, causes)?;
-    } else {
-        if query.switch("force").is_some() {
-            let why = "may not be specified for non-apply patch";
-            causes.push(crate::registry::forbidden("force", why));
-        }
-        refuse(kind, causes)?;
+    if kind == "PatchOptions" && query.switch("force").is_some() {
+        let why = "may not be specified for non-apply patch";
+        causes.push(crate::registry::forbidden("force", why));
     }
+    refuse(kind, causes)?;
     Ok(Writer {
         user: call.authorized.user().clone(),
         field_manager: if manager.is_empty() {
