@@ -133,6 +133,16 @@ pub fn taken(object: &Object, wish: &Wish, replica: &str, now: &str) -> Object {
     with_spec(object, move |spec| *spec = fresh)
 }
 
+/// The same session with what has passed; `active` is when bytes last passed (RFC 3339).
+pub fn with_traffic(object: &Object, received: u64, sent: u64, active: &str) -> Object {
+    let mut object = object.clone();
+    let status = json!({
+        "inUse": true, "lastActivity": active, "receivedBytes": received, "sentBytes": sent,
+    });
+    object.fields_mut().insert("status".to_owned(), status);
+    object
+}
+
 fn with_spec(object: &Object, change: impl FnOnce(&mut Value)) -> Object {
     let mut object = object.clone();
     change(

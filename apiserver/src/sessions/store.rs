@@ -359,6 +359,15 @@ impl Held {
         reason.unwrap_or(CloseReason::ControlPlaneUnreachable)
     }
 
+    /// Where the stream's counters are written while it lives.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            inner: self.inner.clone(),
+            key: self.key.clone(),
+            claim: self.claim.clone(),
+        }
+    }
+
     /// Frees the name, or hands the session to whoever took it over. The stream has ended.
     pub async fn release(self) {
         let release = async {
@@ -409,6 +418,34 @@ impl Drop for Held {
     }
 }
 
+/// The counters of a session, for those who list it; the exact ones are in the audit.
+pub struct Counters {
+    inner: Arc<Inner>,
+    key: Key,
+    claim: String,
+}
+
+impl Counters {
+    /// Writes them, once; somebody faster leaves them to the next time.
+    pub async fn write(&self, received: u64, sent: u64, idle: Duration) {
+        let storage = &self.inner.storage;
+        let Ok(stored) = storage.get(&self.key).await else {
+            return;
+        };
+        if record::read(&stored.object).spec.claim != self.claim {
+            return;
+        }
+        let active = jiff::Timestamp::now().checked_sub(idle).map(rfc3339);
+        let active = active.unwrap_or_else(|_| now());
+        let object = record::with_traffic(&stored.object, received, sent, &active);
+        let context = WriteContext::default();
+        let written = storage.update(&context, &self.key, &object, stored.revision);
+        if let Err(error) = written.await {
+            tracing::debug!(%error, session = self.key.name, "counters were not written");
+        }
+    }
+}
+
 fn context(wish: &Wish) -> WriteContext {
     WriteContext {
         audit_id: Some(wish.audit_id.as_str().into()),
@@ -416,8 +453,11 @@ fn context(wish: &Wish) -> WriteContext {
 }
 
 fn now() -> String {
-    let now = jiff::Timestamp::now();
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(jiff::Timestamp::now())
+}
+
+fn rfc3339(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn unavailable(error: &StorageError) -> ApiError {

@@ -354,6 +354,23 @@ async fn a_container_that_restarts_frees_its_predecessors_claims_at_once() {
 }
 
 #[tokio::test]
+async fn a_session_shows_what_has_passed_until_it_is_somebody_elses() {
+    let world = World::default();
+    let one = world.replica("pod-1", "a", calm()).await;
+    let held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
+    let counters = held.counters();
+    counters.write(3, 4, Duration::ZERO).await;
+    let status = record::read(&world.stored().await.unwrap()).status;
+    assert_eq!((status.received_bytes, status.sent_bytes), (3, 4));
+    assert!(status.in_use && status.last_activity.is_some());
+    held.release().await;
+    let _next = one.sessions.claim(&wish("joe", "c2")).await.unwrap();
+    counters.write(9, 9, Duration::ZERO).await;
+    let status = record::read(&world.stored().await.unwrap()).status;
+    assert_eq!(status.received_bytes, 0);
+}
+
+#[tokio::test]
 async fn a_claim_that_is_dropped_is_collected() {
     let world = World::default();
     let one = world.replica("pod-1", "a", calm()).await;

@@ -1,6 +1,7 @@
 //! An accepted stream from the upgrade to its end.
 
 use std::{
+    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,10 +23,12 @@ use super::{
     target::{Finder, Target},
     wire::{ClientWire, Exit, UpstreamWire},
 };
-use crate::sessions::Held;
+use crate::sessions::{Counters, Held};
 
 /// How long the client's connection may take to be ours after the 101.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(10);
+/// How often a session's counters are written.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// Exit statuses from here on mean that the command was killed by a signal.
 const KILLED: i32 = 128;
 
@@ -122,12 +125,33 @@ impl Accepted {
         };
         let client = (client, ClientWire::new(subprotocol));
         let mut relay = Relay::new(client, (upstream, wire), traffic.clone(), limits);
-        let ending = ending(&mut relay, held.as_mut(), &caller, &draining, &options).await;
+        let counting = count(held.as_ref().map(Held::counters), traffic.clone());
+        let ending = tokio::select! {
+            ending = ending(&mut relay, held.as_mut(), &caller, &draining, &options) => ending,
+            never = counting => match never {},
+        };
         let finding = reason(ending, &finder, &workspace, &target);
         let (reason, ()) = tokio::join!(finding, free(&mut relay, held));
         metrics.closed(MODE, &reason, &traffic);
         record(&caller, &workspace, &reason, &traffic, began.elapsed());
         relay.end_client(&reason).await;
+    }
+}
+
+/// Writes the counters of a session now and then, while they change.
+async fn count(counters: Option<Counters>, traffic: Arc<Traffic>) -> Infallible {
+    let Some(counters) = counters else {
+        return std::future::pending().await;
+    };
+    let mut written = (0, 0);
+    loop {
+        tokio::time::sleep(COUNT_EVERY).await;
+        let passed = (traffic.received(), traffic.sent());
+        if passed != written {
+            let now = tokio::time::Instant::now().into_std();
+            counters.write(passed.0, passed.1, traffic.idle(now)).await;
+            written = passed;
+        }
     }
 }
 
