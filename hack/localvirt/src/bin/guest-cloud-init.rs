@@ -85,7 +85,9 @@ fn plan(seed: &Path) -> Plan {
 
 /// The medium is mounted without execute rights.
 fn run_script(path: &str) -> String {
-    format!("install -m 700 '{path}' /var/lib/cloud/user-script && exec /var/lib/cloud/user-script")
+    format!(
+        "cp '{path}' /var/lib/cloud/user-script && chmod 700 /var/lib/cloud/user-script && exec /var/lib/cloud/user-script"
+    )
 }
 
 fn early(plan: &Plan, meta: &MetaData, state: &Path) {

@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::accounts::{self, AccountError, Accounts, Entry};
 use super::cloud_config::{CommandLine, FileEntry, Word};
 use super::plan::{Account, Password, Step};
 
@@ -35,9 +36,9 @@ pub enum StepError {
         /// How.
         status: String,
     },
-    /// Someone is not there.
-    #[error("there is no user {0}")]
-    NoUser(String),
+    /// The account files.
+    #[error("{0}")]
+    Account(#[from] AccountError),
     /// A file's content or mode.
     #[error("{0}")]
     File(String),
@@ -48,7 +49,7 @@ impl Guest {
     pub fn apply(&self, step: &Step) -> Result<(), StepError> {
         match step {
             Step::Account(account) => self.account(account),
-            Step::Password(password) => set_password(password),
+            Step::Password(password) => self.password(password),
             Step::Keys { user, keys } => self.authorize(user, keys),
             Step::File(file) => self.write_file(file),
         }
@@ -65,25 +66,47 @@ impl Guest {
     }
 
     fn account(&self, account: &Account) -> Result<(), StepError> {
-        if self.entry(&account.name)?.is_some() {
+        let before = self.accounts()?;
+        let Some((after, entry)) = accounts::add(&before, account)? else {
             return Ok(());
+        };
+        for (file, content) in [
+            ("/etc/passwd", &after.passwd),
+            ("/etc/shadow", &after.shadow),
+            ("/etc/group", &after.group),
+        ] {
+            fs::write(self.path(file), content)?;
         }
-        let mut command = Command::new("adduser");
-        command.args(["-D", "-s", &account.shell]);
-        if let Some(home) = &account.home {
-            command.args(["-h", home]);
-        }
-        if let Some(uid) = account.uid {
-            command.args(["-u", &uid.to_string()]);
-        }
-        run(command.arg(&account.name))
+        let home = self.path(&entry.home);
+        fs::create_dir_all(&home)?;
+        Ok(chown(home, Some(entry.uid), Some(entry.gid))?)
+    }
+
+    fn accounts(&self) -> io::Result<Accounts> {
+        let read = |file| fs::read_to_string(self.path(file));
+        Ok(Accounts {
+            passwd: read("/etc/passwd")?,
+            shadow: read("/etc/shadow")?,
+            group: read("/etc/group")?,
+        })
+    }
+
+    fn password(&self, password: &Password) -> Result<(), StepError> {
+        let hash = if password.hashed {
+            password.value.clone()
+        } else {
+            hash(&password.value)?
+        };
+        let file = self.path("/etc/shadow");
+        let after = accounts::set_hash(&fs::read_to_string(&file)?, &password.user, &hash)?;
+        Ok(fs::write(file, after)?)
     }
 
     /// Adds keys that are not there yet, as sshd wants file and folder.
     fn authorize(&self, user: &str, keys: &[String]) -> Result<(), StepError> {
-        let entry = self
-            .entry(user)?
-            .ok_or_else(|| StepError::NoUser(user.to_owned()))?;
+        let passwd = fs::read_to_string(self.path("/etc/passwd"))?;
+        let entry =
+            Entry::find(&passwd, user).ok_or_else(|| AccountError::NoUser(user.to_owned()))?;
         let folder = self.path(&entry.home).join(".ssh");
         let file = folder.join("authorized_keys");
         let before = fs::read_to_string(&file).unwrap_or_default();
@@ -91,7 +114,7 @@ impl Guest {
         write_private(&file, &merged_keys(&before, keys))?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
         for path in [&folder, &file] {
-            std::os::unix::fs::chown(path, Some(entry.uid), Some(entry.gid))?;
+            chown(path, Some(entry.uid), Some(entry.gid))?;
         }
         Ok(())
     }
@@ -117,13 +140,6 @@ impl Guest {
             None => Ok(()),
         }
     }
-
-    fn entry(&self, user: &str) -> Result<Option<PasswdEntry>, StepError> {
-        let passwd = fs::read_to_string(self.path("/etc/passwd"))?;
-        Ok(passwd
-            .lines()
-            .find_map(|line| PasswdEntry::parse(line, user)))
-    }
 }
 
 /// Runs a command of bootcmd or runcmd, with its output on the console.
@@ -136,28 +152,6 @@ pub fn command(line: &CommandLine) -> Result<(), StepError> {
             }
             None => Ok(()),
         },
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct PasswdEntry {
-    uid: u32,
-    gid: u32,
-    home: String,
-}
-
-impl PasswdEntry {
-    /// passwd(5): name:password:uid:gid:gecos:home:shell
-    fn parse(line: &str, user: &str) -> Option<Self> {
-        let fields: Vec<&str> = line.split(':').collect();
-        match fields.as_slice() {
-            [name, _, uid, gid, _, home, _] if *name == user => Some(Self {
-                uid: uid.parse().ok()?,
-                gid: gid.parse().ok()?,
-                home: (*home).to_owned(),
-            }),
-            _ => None,
-        }
     }
 }
 
@@ -209,27 +203,20 @@ fn mode(permissions: Option<&Word>) -> Result<u32, StepError> {
     }
 }
 
-/// Through standard input: arguments are seen by everybody in the guest.
-fn set_password(password: &Password) -> Result<(), StepError> {
-    if password.user.contains([':', '\n']) || password.value.contains('\n') {
-        return Err(StepError::File(
-            "a name or password has a colon or a new line".into(),
-        ));
-    }
-    let mut chpasswd = Command::new("chpasswd");
-    chpasswd.args(if password.hashed {
-        &["-e"][..]
-    } else {
-        &["-c", "sha512"]
-    });
-    let mut child = chpasswd
+/// A crypt(3) hash, by busybox. Through standard input: arguments are seen by everybody in the guest.
+fn hash(password: &str) -> Result<String, StepError> {
+    let mut mkpasswd = Command::new("mkpasswd");
+    let mut child = mkpasswd
+        .args(["-m", "sha512", "-P", "0"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        writeln!(stdin, "{}:{}", password.user, password.value)?;
+        writeln!(stdin, "{password}")?;
     }
-    ended("chpasswd", child.wait()?)
+    let output = child.wait_with_output()?;
+    ended("mkpasswd", output.status)?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn run(command: &mut Command) -> Result<(), StepError> {
@@ -258,6 +245,8 @@ mod tests {
             rustix::process::getuid().as_raw(),
             rustix::process::getgid().as_raw(),
         );
+        fs::write(dir.path().join("etc/shadow"), "ann:!:0:0:99999:7:::\n").unwrap();
+        fs::write(dir.path().join("etc/group"), "").unwrap();
         fs::write(
             dir.path().join("etc/passwd"),
             format!("root:x:0:0:root:/root:/bin/sh\nann:x:{uid}:{gid}::/home/ann:/bin/sh\n"),
@@ -296,7 +285,10 @@ mod tests {
             user: "bob".into(),
             keys: vec!["a".into()],
         };
-        assert!(matches!(guest.apply(&nobody), Err(StepError::NoUser(_))));
+        assert!(matches!(
+            guest.apply(&nobody),
+            Err(StepError::Account(AccountError::NoUser(_)))
+        ));
     }
 
     #[test]
@@ -361,15 +353,33 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_there_is_left_alone() {
-        let (_dir, guest) = guest();
-        let ann = Account {
-            name: "ann".into(),
+    fn an_account_gets_a_home_of_its_own_and_a_hash() {
+        let (dir, guest) = guest();
+        let uid = rustix::process::getuid().as_raw() + 7;
+        let bob = Account {
+            name: "bob".into(),
             shell: "/bin/sh".into(),
             home: None,
-            uid: None,
+            uid: Some(uid),
         };
-        guest.apply(&Step::Account(ann)).unwrap();
+        // only root can give a home away
+        if rustix::process::getuid().is_root() {
+            guest.apply(&Step::Account(bob)).unwrap();
+            assert!(dir.path().join("home/bob").is_dir());
+        }
+        let hashed = Password {
+            user: "ann".into(),
+            value: "$6$x".into(),
+            hashed: true,
+        };
+        guest.apply(&Step::Password(hashed)).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("etc/shadow"))
+                .unwrap()
+                .lines()
+                .next(),
+            Some("ann:$6$x:0:0:99999:7:::")
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! order, [`apply`] does it. What this guest cannot do is said on its console, never dropped silently; the list of what
 //! it honours is in `hack/localvirt/guest/README.md`. Entry point: the binary `guest-cloud-init`.
 
+pub mod accounts;
 pub mod apply;
 pub mod cloud_config;
 pub mod plan;
