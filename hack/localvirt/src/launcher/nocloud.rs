@@ -12,6 +12,9 @@ const PATH_TABLE_LE: usize = 18;
 const PATH_TABLE_BE: usize = 19;
 const ROOT: usize = 20;
 const FIRST_FILE: usize = 21;
+/// Empty sectors at the end, as genisoimage has them: small readers of labels (busybox's findfs for one) read 68 KiB at
+/// once, and see no label on a medium that is shorter.
+const PADDING: usize = 150;
 /// A path table that has the root directory only: one entry of 10 bytes (§9.4).
 const PATH_TABLE_BYTES: u32 = 10;
 
@@ -42,7 +45,8 @@ fn iso9660(files: &[(&[u8], &[u8])]) -> Vec<u8> {
         + files
             .iter()
             .map(|(_, data)| sectors(data.len()))
-            .sum::<usize>();
+            .sum::<usize>()
+        + PADDING;
     let mut image = vec![0; total * SECTOR];
     let mut root = Vec::with_capacity(SECTOR);
     root.extend(record(ROOT, SECTOR, true, &[0]));
@@ -168,6 +172,10 @@ mod tests {
         ] {
             let image = image(&input(user_data));
             assert_eq!(image.len() % SECTOR, 0);
+            assert!(
+                image.len() > 68 << 10,
+                "findfs sees no label on a shorter one"
+            );
             assert_eq!(read(&image, "USER-DATA;1").unwrap(), user_data.as_bytes());
             assert_eq!(
                 read(&image, "META-DATA;1").unwrap(),
