@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli;
 use crate::cluster::Cluster;
+use crate::target::Target;
 
 /// Present: the workspace is to be stopped.
 const STOPPED: &str = "kubeworkspaces.io/stopped";
@@ -75,27 +76,8 @@ pub async fn power(cluster: &Cluster, options: cli::Power, power: Power) -> anyh
     if !already {
         cluster.patch(&target, &power.patch(&now())).await?;
     }
-    let start = Instant::now();
-    let mut said = String::new();
-    while wait {
-        let workspace = cluster.get(&target).await?;
-        if power.is_reached(&workspace) {
-            break;
-        }
-        let phase = phase(&workspace);
-        if said != phase {
-            eprintln!("Waiting for {}: {phase}", target.name);
-            said = phase.to_owned();
-        }
-        if start.elapsed() >= timeout {
-            bail!(
-                "{} is {phase} after {timeout:?}; `kubectl describe workspace {} -n {}` says why",
-                target.name,
-                target.name,
-                target.namespace
-            );
-        }
-        tokio::time::sleep(POLL).await;
+    if wait {
+        wait_until_reached(cluster, &target, power, timeout).await?;
     }
     println!(
         "workspace/{} {}{}",
@@ -104,6 +86,34 @@ pub async fn power(cluster: &Cluster, options: cli::Power, power: Power) -> anyh
         power.done()
     );
     Ok(0)
+}
+
+async fn wait_until_reached(
+    cluster: &Cluster,
+    target: &Target,
+    power: Power,
+    timeout: Duration,
+) -> anyhow::Result<()> {
+    let Target { name, namespace } = target;
+    let start = Instant::now();
+    let mut said = String::new();
+    loop {
+        let workspace = cluster.get(target).await?;
+        if power.is_reached(&workspace) {
+            return Ok(());
+        }
+        let phase = phase(&workspace);
+        if said != phase {
+            eprintln!("Waiting for {name}: {phase}");
+            said = phase.to_owned();
+        }
+        if start.elapsed() >= timeout {
+            bail!(
+                "{name} is {phase} after {timeout:?}; `kubectl describe workspace {name} -n {namespace}` says why"
+            );
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 fn now() -> String {

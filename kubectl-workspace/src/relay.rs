@@ -103,7 +103,7 @@ where
             };
             // what is typed before the escape is sent first, when the connection takes it
             let goodbye = async {
-                while let Ok(Some(bytes)) = queue.try_recv() {
+                while let Ok(bytes) = queue.try_recv() {
                     sink.feed(wrap(framing, &bytes)).await?;
                 }
                 sink.send(Message::Close(Some(close))).await
