@@ -1,4 +1,7 @@
 //! Tests against a real control plane, a real node and real guests, and what they share.
 
 pub mod deployment;
+pub mod direct;
+pub mod fixtures;
+pub mod kubectls;
 pub mod manifests;

@@ -1,0 +1,71 @@
+//! Straight to a server's own port, around kube-apiserver.
+
+use crate::deployment::{Deployment, NAMESPACE, SERVICE};
+
+/// A request straight to the first server's port, with a client certificate or without; gives the
+/// code and the JSON body. The server's certificate is verified against its own authority.
+pub async fn direct(
+    deployment: &Deployment,
+    identity: Option<(&std::path::Path, &std::path::Path)>,
+    request: http::request::Builder,
+) -> anyhow::Result<(http::StatusCode, serde_json::Value)> {
+    use http_body_util::BodyExt as _;
+    let stream = connect(deployment, 0, identity).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = request
+        .header("Host", "workspaces")
+        .body(http_body_util::Empty::<bytes::Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let code = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    connection.abort();
+    Ok((
+        code,
+        serde_json::from_slice(&body).unwrap_or(serde_json::Value::Null),
+    ))
+}
+
+/// A TLS connection straight to a server.
+pub async fn connect(
+    deployment: &Deployment,
+    server: usize,
+    identity: Option<(&std::path::Path, &std::path::Path)>,
+) -> anyhow::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
+    let bundle = authority(deployment).await?;
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&bundle) {
+        roots.add(certificate?)?;
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
+            let chain = CertificateDer::pem_file_iter(cert)?.collect::<Result<Vec<_>, _>>()?;
+            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key)?)?
+        }
+    };
+    let tcp = tokio::net::TcpStream::connect(("127.0.0.1", deployment.server(server).port)).await?;
+    let name = ServerName::try_from(format!("{SERVICE}.{NAMESPACE}.svc"))?;
+    Ok(
+        tokio_rustls::TlsConnector::from(std::sync::Arc::new(config))
+            .connect(name, tcp)
+            .await?,
+    )
+}
+
+/// What the APIService's `caBundle` says.
+async fn authority(deployment: &Deployment) -> anyhow::Result<Vec<u8>> {
+    use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+    let api: kube::Api<APIService> = kube::Api::all(deployment.client()?);
+    let service = api.get(crate::deployment::APISERVICE).await?;
+    let bundle = service.spec.and_then(|spec| spec.ca_bundle);
+    Ok(bundle
+        .ok_or_else(|| anyhow::anyhow!("the APIService has no caBundle"))?
+        .0)
+}
