@@ -3,5 +3,7 @@
 pub mod deployment;
 pub mod direct;
 pub mod fixtures;
+pub mod guests;
 pub mod kubectls;
 pub mod manifests;
+pub mod stream;

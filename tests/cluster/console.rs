@@ -1,0 +1,318 @@
+//! Consoles of real guests and real pods, through the real kube-apiserver.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use http::StatusCode;
+use kubeworkspaces_tests::{
+    deployment::NAMESPACE,
+    guests::Place,
+    stream::{End, Opened, Stream, open},
+};
+use serde_json::Value;
+
+const RAW: [&str; 1] = ["plain.kubevirt.io"];
+const V5: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+
+/// Logs in on a serial line; the guest's getty may have printed its prompt before we came.
+async fn log_in(console: &mut Stream) -> Result<()> {
+    console.write("\n").await?;
+    console.expect("login:", 60).await?;
+    // A name typed within 100 ms of the prompt can be flushed by the getty.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    console.write("user\n").await?;
+    console.expect("assword", 20).await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    console.write("user\n").await?;
+    console.expect("$", 20).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guests_serial_console_takes_a_login_and_one_holder() -> Result<()> {
+    let place = Place::new("console").await?;
+    place.machine("demo").await?;
+    let alice = place.editor("alice").await?;
+    let bob = place.editor("bob").await?;
+    let path = place.path("demo", "console");
+
+    let mut console = match open(&alice, &path, &RAW).await? {
+        Opened::Stream(stream, chosen) => {
+            assert_eq!(chosen.as_deref(), Some("plain.kubevirt.io"));
+            *stream
+        }
+        Opened::Refused(code, body) => anyhow::bail!("refused with {code}: {body}"),
+    };
+    log_in(&mut console).await?;
+    console.write("echo $((6*7))-$(uname -s)\n").await?;
+    console.expect("42-Linux", 20).await?;
+
+    // Whichever replica answers, a second caller is told who holds it.
+    for _ in 0..6 {
+        let Opened::Refused(code, status) = open(&bob, &path, &RAW).await? else {
+            anyhow::bail!("two holders of one serial line")
+        };
+        assert_eq!(code, StatusCode::CONFLICT, "{status}");
+        let causes = status["details"]["causes"].to_string();
+        assert!(
+            causes.contains("SessionHeld")
+                && status["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .contains("alice"),
+            "{status}"
+        );
+    }
+    let sessions = place.json(&["get", "wss"]).await?;
+    assert_eq!(sessions["items"][0]["metadata"]["name"], "demo.console");
+    assert_eq!(sessions["items"][0]["spec"]["user"], "alice");
+
+    console.write("echo still-$((1+1))-here\n").await?;
+    console.expect("still-2-here", 20).await?;
+    console.close().await?;
+    // Released at once: no wait, no 409 of one's own.
+    let mut again = open(&bob, &path, &RAW).await?.stream()?;
+    again.close().await?;
+    place.no_sessions(10).await?;
+    place.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ending_a_server_pod_tells_its_clients_and_lets_them_in_again() -> Result<()> {
+    let place = Place::new("drain").await?;
+    place.machine("demo").await?;
+    let alice = place.editor("alice").await?;
+    let path = place.path("demo", "console");
+    let before = place.json(&["get", "ws", "demo"]).await?;
+
+    let mut console = open(&alice, &path, &RAW).await?.stream()?;
+    let pod = holder(&place).await?;
+    place
+        .cluster
+        .kubectl(["-n", NAMESPACE, "delete", "pod", &pod, "--wait=false"])
+        .await?;
+    let end = console.end(30).await?;
+    let ended = Instant::now();
+    assert!(
+        matches!(&end, End::Closed(1001, reason) if !reason.is_empty()),
+        "{end:?}"
+    );
+    let mut again = loop {
+        match open(&alice, &path, &RAW).await? {
+            Opened::Stream(stream, _) => break stream,
+            refused @ Opened::Refused(..) => ensure!(
+                ended.elapsed() < Duration::from_secs(1),
+                "not in again within 1 s: {refused:?}"
+            ),
+        }
+    };
+    assert_ne!(
+        holder(&place).await?,
+        pod,
+        "the other replica carries it now"
+    );
+
+    // Killed outright: no reason is possible, and the claim is free within 25 s.
+    let pod = holder(&place).await?;
+    kill_outright(&place, &pod).await?;
+    let cut = Instant::now();
+    assert_eq!(again.end(30).await?, End::Cut);
+    let mut third = loop {
+        match open(&alice, &path, &RAW).await {
+            Ok(Opened::Stream(stream, _)) => break stream,
+            refused => ensure!(
+                cut.elapsed() < Duration::from_secs(25),
+                "not free within 25 s: {refused:?}"
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    third.close().await?;
+    place.no_sessions(30).await?;
+    let after = place.json(&["get", "ws", "demo"]).await?;
+    assert_eq!(
+        after["metadata"]["generation"],
+        before["metadata"]["generation"]
+    );
+    assert_eq!(after["spec"], before["spec"]);
+    assert_eq!(after["status"]["phase"], "Running");
+    place.end().await
+}
+
+/// The server pod that carries the console of `demo`.
+async fn holder(place: &Place) -> Result<String> {
+    let session = place.json(&["get", "wss", "demo.console"]).await?;
+    let replica = session["spec"]["replica"]
+        .as_str()
+        .context("the session names no replica")?
+        .to_owned();
+    let pods: Value = serde_json::from_str(
+        &place
+            .cluster
+            .kubectl(["-n", NAMESPACE, "get", "pods", "-o", "json"])
+            .await?,
+    )?;
+    let pods = pods["items"].as_array().context("no pods")?;
+    let pod = pods.iter().find(|pod| {
+        pod["metadata"]["uid"]
+            .as_str()
+            .is_some_and(|uid| replica.contains(uid))
+    });
+    let name = pod.and_then(|pod| pod["metadata"]["name"].as_str());
+    Ok(name
+        .with_context(|| format!("no pod has the UID in {replica}"))?
+        .to_owned())
+}
+
+/// SIGKILL to the server in a pod, from the machine's side.
+async fn kill_outright(place: &Place, pod: &str) -> Result<()> {
+    let uid = place
+        .cluster
+        .kubectl([
+            "-n",
+            NAMESPACE,
+            "get",
+            "pod",
+            pod,
+            "-o",
+            "jsonpath={.metadata.uid}",
+        ])
+        .await?;
+    let mut killed = 0;
+    for entry in std::fs::read_dir("/proc")? {
+        let Ok(pid) = entry?.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
+        let of_pod = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
+            .is_ok_and(|text| text.contains(&format!("pod{uid}")));
+        let server = std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.starts_with(b"/usr/bin/workspaces-apiserver"));
+        if of_pod && server {
+            let pid = rustix::process::Pid::from_raw(pid).context("pid")?;
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+            killed += 1;
+        }
+    }
+    ensure!(
+        killed == 1,
+        "expected one server process in pod {pod}, killed {killed} (the test needs root to kill it)"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_dies_or_is_stopped_says_so_to_its_console() -> Result<()> {
+    let place = Place::new("gone").await?;
+    place.machine("demo").await?;
+    let alice = place.editor("alice").await?;
+    let path = place.path("demo", "console");
+
+    let mut console = open(&alice, &path, &RAW).await?.stream()?;
+    place
+        .kubectl(&[
+            "delete",
+            "pod",
+            "-l",
+            "kubevirt.io=virt-launcher",
+            "--grace-period=0",
+            "--force",
+        ])
+        .await?;
+    let end = console.end(30).await?;
+    assert!(
+        matches!(&end, End::Closed(4006 | 1011, reason) if !reason.is_empty()),
+        "{end:?}"
+    );
+
+    place
+        .kubectl(&[
+            "wait",
+            "--for=condition=Ready",
+            "--timeout=120s",
+            "ws",
+            "demo",
+        ])
+        .await?;
+    let mut console = loop {
+        match open(&alice, &path, &RAW).await? {
+            Opened::Stream(stream, _) => break stream,
+            Opened::Refused(StatusCode::BAD_REQUEST, _) => {
+                tokio::time::sleep(Duration::from_millis(200)).await
+            }
+            refused => anyhow::bail!("{refused:?}"),
+        }
+    };
+    place
+        .kubectl(&["annotate", "ws", "demo", "kubeworkspaces.io/stopped=true"])
+        .await?;
+    let end = console.end(60).await?;
+    assert!(
+        matches!(&end, End::Closed(4003, reason) if !reason.is_empty()),
+        "{end:?}"
+    );
+    place
+        .until(
+            &["get", "ws", "demo", "-o", "jsonpath={.status.phase}"],
+            60,
+            |o| o == "Stopped",
+        )
+        .await?;
+    let Opened::Refused(code, status) = open(&alice, &path, &RAW).await? else {
+        anyhow::bail!("a stopped machine has a console")
+    };
+    assert_eq!(code, StatusCode::CONFLICT, "{status}");
+    place.no_sessions(10).await?;
+    place.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_containers_console_is_a_shell_with_resize_and_exit_status() -> Result<()> {
+    let place = Place::new("shell").await?;
+    place.container("box").await?;
+    let alice = place.editor("alice").await?;
+    let path = place.path("box", "console");
+
+    let mut shell = open(&alice, &path, &V5).await?.stream()?;
+    shell
+        .write_channel(4, br#"{"Width":123,"Height":45}"#)
+        .await?;
+    shell.write("stty size; hostname\n").await?;
+    shell.expect("45 123", 20).await?;
+    shell.expect("box-0", 20).await?;
+    shell.write("exit 7\n").await?;
+    shell.end(20).await?;
+    let status = shell.status.clone().context("no status on channel 3")?;
+    assert_eq!(status["status"], "Failure", "{status}");
+    assert_eq!(status["details"]["causes"][0]["message"], "7", "{status}");
+
+    // Raw clients get bytes; shells are not exclusive.
+    let mut one = open(&alice, &path, &RAW).await?.stream()?;
+    let mut two = open(&alice, &path, &[]).await?.stream()?;
+    for shell in [&mut one, &mut two] {
+        shell.write("echo $((40+2))\n").await?;
+        shell.expect("42", 20).await?;
+        shell.close().await?;
+    }
+    place.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_subprotocols_are_refused_before_anything_is_dialled() -> Result<()> {
+    let place = Place::new("protocol").await?;
+    place.container("box").await?;
+    let alice = place.editor("alice").await?;
+    let Opened::Refused(code, status) =
+        open(&alice, &place.path("box", "console"), &["smoke-signals"]).await?
+    else {
+        anyhow::bail!("accepted")
+    };
+    assert_eq!(code, StatusCode::BAD_REQUEST);
+    assert!(
+        status["message"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("v5.channel.k8s.io"),
+        "{status}"
+    );
+    place.end().await
+}
