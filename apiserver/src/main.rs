@@ -1,3 +1,49 @@
-//! `workspaces-apiserver`: see the library for what it does.
+//! `workspaces-apiserver`: the server's program.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+use workspaces_apiserver::{options::Options, run};
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(options.generic.logging.filter()))
+        .with_writer(std::io::stderr)
+        .init();
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        eprintln!("workspaces-apiserver: a crypto provider is installed already");
+        return ExitCode::FAILURE;
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("workspaces-apiserver: cannot start threads: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(serve(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("workspaces-apiserver: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+    let stop = CancellationToken::new();
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let asked = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        asked.cancel();
+    });
+    Ok(run(options, stop).await?)
+}
