@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use controller::{Candidate, RegistryImages, RegistryWorkspaces, Stores as Ports, Times, spawn_when_leader};
+use controller::{
+    Candidate, RegistryImages, RegistryWorkspaces, Stores as Ports, Times, spawn_when_leader,
+};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -13,9 +15,16 @@ use crate::{options::WorkspacesOptions, stores::Stores};
 const LEASE: &str = "workspaces-controller";
 
 /// Takes part in the election until `stop`, and runs the controller while it leads.
-pub async fn run(client: Client, stores: Stores, options: WorkspacesOptions, stop: CancellationToken) {
+pub async fn run(
+    client: Client,
+    stores: Stores,
+    options: WorkspacesOptions,
+    stop: CancellationToken,
+) {
     let (Some(workspaces), Some(images)) = (stores.get("workspaces"), stores.get("images")) else {
-        tracing::error!("the resource table has no workspaces or no images: the controller does not run");
+        tracing::error!(
+            "the resource table has no workspaces or no images: the controller does not run"
+        );
         return;
     };
     let ports = Ports {
@@ -33,7 +42,9 @@ pub async fn run(client: Client, stores: Stores, options: WorkspacesOptions, sto
         move |lead: CancellationToken| {
             let (client, ports) = (client.clone(), ports.clone());
             async move {
-                if let Err(error) = controller::run(client, ports, controller::Config::default(), lead).await {
+                if let Err(error) =
+                    controller::run(client, ports, controller::Config::default(), lead).await
+                {
                     tracing::error!(%error, "the controller ended");
                 }
             }

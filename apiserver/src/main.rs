@@ -14,11 +14,17 @@ fn main() -> ExitCode {
         .with_env_filter(EnvFilter::new(options.generic.logging.filter()))
         .with_writer(std::io::stderr)
         .init();
-    if rustls::crypto::ring::default_provider().install_default().is_err() {
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
         eprintln!("workspaces-apiserver: a crypto provider is installed already");
         return ExitCode::FAILURE;
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("workspaces-apiserver: cannot start threads: {error}");
@@ -36,7 +42,10 @@ fn main() -> ExitCode {
 
 async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let stop = CancellationToken::new();
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let asked = stop.clone();
     tokio::spawn(async move {
         tokio::select! {

@@ -43,7 +43,12 @@ pub fn start(
     let manager = Manager::new(store, policy(options));
     let published = manager.subscribe();
     if options.register {
-        tasks.spawn(registrar::run(client.clone(), options.service(), published.clone(), stop.clone()));
+        tasks.spawn(registrar::run(
+            client.clone(),
+            options.service(),
+            published.clone(),
+            stop.clone(),
+        ));
     }
     tasks.spawn(manager.run(stop.clone()));
     Source(serving_certificate::follow(published, tasks, stop.clone()))

@@ -15,13 +15,13 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client,
     core::PartialObjectMeta,
-    runtime::{WatchStreamExt as _, metadata_watcher, reflector, watcher},
+    runtime::{WatchStreamExt as _, reflector, watcher},
 };
 use tokio_util::sync::CancellationToken;
 
 /// Namespaces as the cluster has them.
 pub struct ClusterNamespaces {
-    api: Api<Namespace>,
+    api: Api<PartialObjectMeta<Namespace>>,
     known: reflector::Store<PartialObjectMeta<Namespace>>,
     ready: AtomicBool,
 }
@@ -29,13 +29,18 @@ pub struct ClusterNamespaces {
 impl ClusterNamespaces {
     /// Starts the watch, which ends with `stop`.
     pub fn start(client: Client, stop: CancellationToken) -> Arc<Self> {
-        let api: Api<Namespace> = Api::all(client);
+        let api: Api<PartialObjectMeta<Namespace>> = Api::all(client);
         let writer = reflector::store::Writer::default();
-        let namespaces =
-            Arc::new(Self { api: api.clone(), known: writer.as_reader(), ready: AtomicBool::new(false) });
+        let namespaces = Arc::new(Self {
+            api: api.clone(),
+            known: writer.as_reader(),
+            ready: AtomicBool::new(false),
+        });
         let shared = namespaces.clone();
         tokio::spawn(async move {
-            let changes = metadata_watcher(api, watcher::Config::default()).default_backoff().reflect(writer);
+            let changes = watcher(api, watcher::Config::default())
+                .default_backoff()
+                .reflect(writer);
             let follow = changes.for_each(|change| {
                 match change {
                     Ok(watcher::Event::InitDone) => shared.ready.store(true, Ordering::Release),
@@ -72,10 +77,13 @@ impl Namespaces for ClusterNamespaces {
     }
 
     async fn live(&self, name: &str) -> Result<Option<NamespacePhase>, ApiError> {
-        let found = self.api.get_metadata_opt(name).await.map_err(|error| {
-            ApiError::new(Reason::ServiceUnavailable, format!("the namespace {name} could not be looked up; try again"))
-                .retry_after(1)
-                .because(error)
+        let found = self.api.get_opt(name).await.map_err(|error| {
+            ApiError::new(
+                Reason::ServiceUnavailable,
+                format!("the namespace {name} could not be looked up; try again"),
+            )
+            .retry_after(1)
+            .because(error)
         })?;
         Ok(found.as_ref().map(phase))
     }

@@ -49,15 +49,31 @@ pub struct WorkspacesOptions {
     pub register: bool,
 
     /// The server's own namespace: its Service, Leases and certificates are there
-    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "kubeworkspaces-system", overrides_with = "namespace")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAMESPACE",
+        default_value = "kubeworkspaces-system",
+        overrides_with = "namespace"
+    )]
     pub namespace: String,
 
     /// The Service through which kube-apiserver reaches us
-    #[arg(long, value_name = "NAME", default_value = "workspaces-apiserver", overrides_with = "service_name")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "workspaces-apiserver",
+        overrides_with = "service_name"
+    )]
     pub service_name: String,
 
     /// Port of that Service
-    #[arg(long, value_name = "PORT", default_value_t = 443, overrides_with = "service_port")]
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 443,
+        overrides_with = "service_port"
+    )]
     pub service_port: u16,
 
     /// Whether to run the controller (one replica at a time does)
@@ -65,11 +81,22 @@ pub struct WorkspacesOptions {
     pub controller: bool,
 
     /// Name of this replica, which no other has at the same time
-    #[arg(long, value_name = "NAME", env = "POD_NAME", default_value = "workspaces-apiserver", overrides_with = "replica")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "POD_NAME",
+        default_value = "workspaces-apiserver",
+        overrides_with = "replica"
+    )]
     pub replica: String,
 
     /// UID of this replica's Pod: a container that is restarted in place has the same
-    #[arg(long, value_name = "UID", env = "POD_UID", overrides_with = "replica_uid")]
+    #[arg(
+        long,
+        value_name = "UID",
+        env = "POD_UID",
+        overrides_with = "replica_uid"
+    )]
     pub replica_uid: Option<String>,
 
     /// Origins of web pages that may open streams; an upgrade with any other Origin gets 403
@@ -97,7 +124,10 @@ pub enum CertificateMode {
 impl Options {
     /// Problems of these flags together, a sentence each.
     pub fn faults(&self) -> Vec<String> {
-        let Self { generic, workspaces } = self;
+        let Self {
+            generic,
+            workspaces,
+        } = self;
         let files = generic.serving.tls_cert_file.is_some();
         let mut faults = Vec::new();
         match self.certificate_mode() {
@@ -117,7 +147,11 @@ impl Options {
     /// The mode that the flags mean.
     pub fn certificate_mode(&self) -> CertificateMode {
         let files = self.generic.serving.tls_cert_file.is_some();
-        let default = if files { CertificateMode::Files } else { CertificateMode::SelfManaged };
+        let default = if files {
+            CertificateMode::Files
+        } else {
+            CertificateMode::SelfManaged
+        };
         self.workspaces.certificates.unwrap_or(default)
     }
 }
@@ -125,7 +159,11 @@ impl Options {
 impl WorkspacesOptions {
     /// Where kube-apiserver reaches us.
     pub fn service(&self) -> ServiceReference {
-        ServiceReference { namespace: self.namespace.clone(), name: self.service_name.clone(), port: self.service_port }
+        ServiceReference {
+            namespace: self.namespace.clone(),
+            name: self.service_name.clone(),
+            port: self.service_port,
+        }
     }
 
     /// DNS names of the serving certificate; kube-apiserver checks the first.
@@ -159,8 +197,22 @@ mod tests {
             (&["--register=true"], 0),
             (&files, 0),
             (&["--certificates=files"], 1),
-            (&["--tls-cert-file=a", "--tls-private-key-file=b", "--register=true"], 1),
-            (&["--tls-cert-file=a", "--tls-private-key-file=b", "--certificates=self-managed"], 1),
+            (
+                &[
+                    "--tls-cert-file=a",
+                    "--tls-private-key-file=b",
+                    "--register=true",
+                ],
+                1,
+            ),
+            (
+                &[
+                    "--tls-cert-file=a",
+                    "--tls-private-key-file=b",
+                    "--certificates=self-managed",
+                ],
+                1,
+            ),
         ];
         for (args, expected) in table {
             assert_eq!(options(args).faults().len(), expected, "{args:?}");
@@ -170,6 +222,11 @@ mod tests {
     #[test]
     fn unknown_flags_are_fatal_and_those_of_kcp_are_not() {
         assert!(Options::try_parse_from(["x", "--nonsense"]).is_err());
-        options(&["--shard-external-url=https://x", "--cache-kubeconfig=/y", "-v=4", "--v=2"]);
+        options(&[
+            "--shard-external-url=https://x",
+            "--cache-kubeconfig=/y",
+            "-v=4",
+            "--v=2",
+        ]);
     }
 }

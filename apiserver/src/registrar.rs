@@ -26,7 +26,8 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let api: Api<APIService> = Api::all(client.clone());
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", registration::NAME));
+    let config =
+        watcher::Config::default().fields(&format!("metadata.name={}", registration::NAME));
     let mut changes = pin!(watcher(api, config).default_backoff());
     loop {
         let current = certificates.borrow_and_update().clone();
@@ -45,7 +46,11 @@ pub async fn run(
     }
 }
 
-async fn attempt(client: &Client, service: &ServiceReference, certificates: &Certificates) -> Duration {
+async fn attempt(
+    client: &Client,
+    service: &ServiceReference,
+    certificates: &Certificates,
+) -> Duration {
     match registration::ensure(client, service, certificates.bundle.as_bytes()).await {
         Ok(()) => RECHECK,
         Err(error) => {

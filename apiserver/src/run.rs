@@ -84,39 +84,78 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
         return Err(RunError::Flags(faults));
     }
     let mode = options.certificate_mode();
-    let Options { generic, workspaces } = options;
+    let Options {
+        generic,
+        workspaces,
+    } = options;
     let generic = generic.resolve()?;
     let client = options::client(generic.kubeconfig.as_deref()).await?;
     let address = SocketAddr::new(generic.serving.address, generic.serving.port);
-    let tcp = serving::bind(address).await.map_err(|source| RunError::Listen { address, source })?;
+    let tcp = serving::bind(address.ip(), address.port())
+        .await
+        .map_err(|source| RunError::Listen { address, source })?;
 
     let tasks = TaskTracker::new();
     // The rest ends after the streams, which need it to be released.
     let rest = CancellationToken::new();
-    let delegation = Delegation::start(generic.authentication, generic.authorization, &tasks, &rest).await?;
-    let certificates = managed::start(mode, generic.serving.certificate, &workspaces, &client, &tasks, &rest);
+    let delegation =
+        Delegation::start(generic.authentication, generic.authorization, &tasks, &rest).await?;
+    let certificates = managed::start(
+        mode,
+        generic.serving.certificate,
+        &workspaces,
+        &client,
+        &tasks,
+        &rest,
+    );
 
     let namespaces: Arc<dyn Namespaces> = ClusterNamespaces::start(client.clone(), rest.clone());
-    let replica = Replica { name: &workspaces.replica, namespace: &workspaces.namespace };
+    let replica = Replica {
+        name: &workspaces.replica,
+        namespace: &workspaces.namespace,
+    };
     let stores = Stores::start(&client, &replica, &namespaces, &tasks, &rest);
     let metrics = Metrics::default();
-    let lifecycle = Lifecycle { stopping: CancellationToken::new(), ..Lifecycle::default() };
+    let lifecycle = Lifecycle {
+        stopping: CancellationToken::new(),
+        ..Lifecycle::default()
+    };
 
     let sessions = sessions(&client, &stores, &workspaces, &tasks, &rest)?;
-    let console = console(&client, &stores, sessions, &metrics, &lifecycle, &workspaces)?;
-    let group = stores.iter().fold(Group::new(), |group, store| group.resource(store.registry.clone()));
+    let console = console(
+        &client,
+        &stores,
+        sessions,
+        &metrics,
+        &lifecycle,
+        &workspaces,
+    )?;
+    let group = stores.iter().fold(Group::new(), |group, store| {
+        group.resource(store.registry.clone())
+    });
     let endpoints = group.connect("workspaces", "console", Arc::new(console));
 
     if workspaces.controller {
         let lead = lifecycle.stopping.clone();
-        tasks.spawn(control::run(client.clone(), stores.clone(), workspaces.clone(), lead));
+        tasks.spawn(control::run(
+            client.clone(),
+            stores.clone(),
+            workspaces.clone(),
+            lead,
+        ));
     }
     let audit = audit(generic.audit_log.as_deref(), &metrics)?;
     let health = health(&lifecycle, &stores, &namespaces, &certificates, &delegation);
     let server = Server::new(Config {
-        rows: stores.iter().map(|store| store.registry.resource().clone()).collect(),
+        rows: stores
+            .iter()
+            .map(|store| store.registry.resource().clone())
+            .collect(),
         title: "kubeworkspaces".to_owned(),
-        version: VersionInfo { version: env!("CARGO_PKG_VERSION").to_owned(), ..VersionInfo::default() },
+        version: VersionInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..VersionInfo::default()
+        },
         authentication: delegation.authentication,
         authorizer: delegation.authorizer,
         endpoints: Arc::new(endpoints),
@@ -131,7 +170,10 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
     let served = server.run(tcp, &certificates, stop).await;
     rest.cancel();
     tasks.close();
-    if tokio::time::timeout(LAST_GRACE, tasks.wait()).await.is_err() {
+    if tokio::time::timeout(LAST_GRACE, tasks.wait())
+        .await
+        .is_err()
+    {
         tracing::warn!("some tasks did not end in {} s", LAST_GRACE.as_secs());
     }
     Ok(served?)
@@ -144,8 +186,15 @@ fn sessions(
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<Sessions, RunError> {
-    let storage = stores.get("workspacesessions").ok_or(RunError::Table("workspacesessions"))?.storage.clone();
-    let uid = workspaces.replica_uid.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+    let storage = stores
+        .get("workspacesessions")
+        .ok_or(RunError::Table("workspacesessions"))?
+        .storage
+        .clone();
+    let uid = workspaces
+        .replica_uid
+        .clone()
+        .unwrap_or_else(|| Uuid::new_v4().to_string());
     let deps = SessionDeps {
         storage,
         leases: Arc::new(ClusterLeases::new(client.clone(), &workspaces.namespace)),
@@ -168,7 +217,11 @@ fn console(
     let idle = workspaces.stream_idle_timeout;
     Ok(Console::new(ConsoleDeps {
         client: client.clone(),
-        workspaces: stores.get("workspaces").ok_or(RunError::Table("workspaces"))?.storage.clone(),
+        workspaces: stores
+            .get("workspaces")
+            .ok_or(RunError::Table("workspaces"))?
+            .storage
+            .clone(),
         sessions,
         metrics: stream_metrics.ok_or(RunError::Table("metrics"))?,
         tasks: lifecycle.streams.clone(),
@@ -182,9 +235,13 @@ fn console(
 }
 
 fn audit(path: Option<&std::path::Path>, metrics: &Metrics) -> Result<AuditLog, RunError> {
-    let Some(path) = path else { return Ok(AuditLog::off(metrics.clone())) };
-    AuditLog::open(path, metrics.clone())
-        .map_err(|source| RunError::Audit { path: path.display().to_string(), source })
+    let Some(path) = path else {
+        return Ok(AuditLog::off(metrics.clone()));
+    };
+    AuditLog::open(path, metrics.clone()).map_err(|source| RunError::Audit {
+        path: path.display().to_string(),
+        source,
+    })
 }
 
 /// Readiness means: caches synced, trust known, certificate there. Once ready, a replica turns

@@ -46,11 +46,21 @@ impl Stores {
         let start = |strategy: Arc<dyn Strategy>| {
             let kind = stored_kind(strategy.resource());
             let plural = strategy.resource().plural;
-            let storage: Arc<dyn Storage> =
-                Arc::new(ClusterStorage::new(client.clone(), kind, replica.name, replica.namespace));
+            let storage: Arc<dyn Storage> = Arc::new(ClusterStorage::new(
+                client.clone(),
+                kind,
+                replica.name,
+                replica.namespace,
+            ));
             let lifecycle = Arc::new(NamespaceLifecycle::new(namespaces.clone()));
             let parts = Parts::new(strategy, storage.clone()).admit(lifecycle);
-            (plural, Store { storage, registry: Registry::start(parts, tasks, stop) })
+            (
+                plural,
+                Store {
+                    storage,
+                    registry: Registry::start(parts, tasks, stop),
+                },
+            )
         };
         Self(resources::all().into_iter().map(start).collect())
     }
@@ -67,12 +77,19 @@ impl Stores {
 
     /// Whether every cache has its first list.
     pub fn synced(&self) -> Result<(), String> {
-        let waiting: Vec<_> =
-            self.0.iter().filter(|(_, store)| !store.registry.cache().is_ready()).map(|(plural, _)| *plural).collect();
+        let waiting: Vec<_> = self
+            .0
+            .iter()
+            .filter(|(_, store)| !store.registry.cache().is_ready())
+            .map(|(plural, _)| *plural)
+            .collect();
         if waiting.is_empty() {
             return Ok(());
         }
-        Err(format!("not read from storage yet: {} (are the CustomResourceDefinitions of deploy/base applied?)", waiting.join(", ")))
+        Err(format!(
+            "not read from storage yet: {} (are the CustomResourceDefinitions of deploy/base applied?)",
+            waiting.join(", ")
+        ))
     }
 }
 
