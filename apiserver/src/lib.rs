@@ -7,7 +7,6 @@
 
 pub mod control;
 pub mod managed;
-pub mod namespaces;
 pub mod options;
 pub mod registrar;
 mod run;

@@ -7,7 +7,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use apiserver_generic::{
     Metrics,
-    admission::Namespaces,
+    admission::{ClusterNamespaces, Namespaces},
     audit::AuditLog,
     discovery::VersionInfo,
     endpoints::Group,
@@ -22,7 +22,6 @@ use uuid::Uuid;
 
 use crate::{
     control, managed,
-    namespaces::ClusterNamespaces,
     options::Options,
     sessions::{SessionDeps, Sessions, Timing, lease::ClusterLeases, replica::ReplicaId},
     stores::{Replica, Stores},
@@ -109,7 +108,8 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
         &rest,
     );
 
-    let namespaces: Arc<dyn Namespaces> = ClusterNamespaces::start(client.clone(), rest.clone());
+    let namespaces: Arc<dyn Namespaces> =
+        Arc::new(ClusterNamespaces::start(client.clone(), &tasks, &rest));
     let replica = Replica {
         name: &workspaces.replica,
         namespace: &workspaces.namespace,
