@@ -97,9 +97,23 @@ impl Deployment {
             kubeconfig,
         };
         deployment.add_server(flags)?;
-        let available = wait_available(&deployment.plane.client()?, APISERVICE).await;
-        available.with_context(|| deployment.tail())?;
+        deployment
+            .available()
+            .await
+            .with_context(|| deployment.tail())?;
         Ok(deployment)
+    }
+
+    /// Waits until kube-apiserver finds the first server Available; a server that ends is not waited for.
+    async fn available(&mut self) -> Result<()> {
+        let client = self.plane.client()?;
+        let mut available = std::pin::pin!(wait_available(&client, APISERVICE));
+        loop {
+            tokio::select! {
+                answer = &mut available => return Ok(answer?),
+                () = tokio::time::sleep(std::time::Duration::from_millis(200)) => self.servers[0].child.check()?,
+            }
+        }
     }
 
     /// Starts another server process beside those that run; gives its index.
@@ -114,14 +128,14 @@ impl Deployment {
         let service_port = self.servers.first().map_or(port, |first| first.port);
         let mut command =
             CommandLine::new(format!("server-{index}"), binary("workspaces-apiserver")?)
-                .flag("--secure-port", port.to_string())
-                .flag("--bind-address", "127.0.0.1")
-                .flag("--kubeconfig", &self.kubeconfig)
-                .flag("--certificates", "self-managed")
-                .flag("--service-name", SERVICE)
-                .flag("--service-port", service_port.to_string())
-                .flag("--register", "true")
-                .flag("--audit-log-path", &audit_log)
+                .flag("secure-port", port.to_string())
+                .flag("bind-address", "127.0.0.1")
+                .flag("kubeconfig", &self.kubeconfig)
+                .flag("certificates", "self-managed")
+                .flag("service-name", SERVICE)
+                .flag("service-port", service_port.to_string())
+                .flag("register", "true")
+                .flag("audit-log-path", &audit_log)
                 .env("POD_NAMESPACE", NAMESPACE)
                 .env("POD_NAME", format!("server-{index}"))
                 .env("POD_UID", format!("00000000-0000-4000-8000-{index:012}"));

@@ -51,22 +51,6 @@ pub fn controller_rbac() -> Vec<Value> {
     ]
 }
 
-/// The controller's rights in all namespaces, from the code that makes the calls.
-fn controller_role() -> Vec<Value> {
-    const NAME: &str = "workspaces-apiserver:controller";
-    let metadata = json!({"name": NAME, "labels": {"app.kubernetes.io/part-of": "kubeworkspaces"}});
-    let rules: Vec<Value> = controller::rbac_rules()
-        .into_iter()
-        .map(|rule| json!({"apiGroups": [rule.group], "resources": rule.resources, "verbs": rule.verbs}))
-        .collect();
-    vec![
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}),
-        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": "workspaces-apiserver", "namespace": "kubeworkspaces-system"}]}),
-    ]
-}
-
 fn documents(values: &[Value]) -> Result<String> {
     values.iter().try_fold(HEADER.to_owned(), |text, value| {
         Ok(text + "---\n" + &serde_saphyr::to_string(value)?)
