@@ -9,6 +9,7 @@
 //!   config/           files that the programs read
 //!   log/              one log per program, and the audit log
 //!   run/              one record per started program
+//!   cache/            what kubectl remembers of the cluster
 //!   node/             what the node keeps: containerd's content, the kubelet's directories
 //!   etcd/             etcd's data
 //! ```
@@ -119,6 +120,11 @@ impl State {
     /// The directory of logs.
     pub fn logs(&self) -> PathBuf {
         self.root.join("log")
+    }
+
+    /// What kubectl remembers of the cluster.
+    pub fn kubectl_cache(&self) -> PathBuf {
+        self.root.join("cache")
     }
 
     /// The log of one program.

@@ -13,11 +13,14 @@ pub(crate) fn run(state: &State) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// KUBECONFIG and PATH. A shell takes the first program that it finds, so evaluating this twice does no harm.
+/// KUBECONFIG, PATH, and where kubectl remembers the cluster: in its state, not in the user's home. A shell takes the first program that it finds, so evaluating this twice does no harm.
 fn exports(state: &State) -> String {
     let quote = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"));
     let (bin, kubeconfig) = (quote(&state.bin()), quote(&state.kubeconfig()));
-    format!("export KUBECONFIG={kubeconfig}\nexport PATH={bin}:\"$PATH\"\n")
+    let cache = quote(&state.kubectl_cache());
+    format!(
+        "export KUBECONFIG={kubeconfig}\nexport KUBECACHEDIR={cache}\nexport PATH={bin}:\"$PATH\"\n"
+    )
 }
 
 #[cfg(test)]
@@ -28,7 +31,7 @@ mod tests {
     fn a_shell_reads_the_paths_whatever_is_in_them() {
         let state = State::at("/it's a dir/$HOME");
         let script = format!(
-            "{}printf '%s|%s' \"$KUBECONFIG\" \"$PATH\"",
+            "{}printf '%s|%s|%s' \"$KUBECONFIG\" \"$KUBECACHEDIR\" \"$PATH\"",
             exports(&state)
         );
         let output = std::process::Command::new("/bin/sh")
@@ -39,7 +42,7 @@ mod tests {
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(
             text,
-            "/it's a dir/$HOME/kubeconfig|/it's a dir/$HOME/bin:/usr/bin"
+            "/it's a dir/$HOME/kubeconfig|/it's a dir/$HOME/cache|/it's a dir/$HOME/bin:/usr/bin"
         );
     }
 }

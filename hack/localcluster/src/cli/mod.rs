@@ -3,6 +3,7 @@
 mod bench;
 mod edges;
 mod env;
+mod installed;
 mod root;
 mod status;
 mod suites;

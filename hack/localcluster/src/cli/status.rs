@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use localcluster::harness::Cluster;
 use localcluster::proc::{Ledger, Record};
 use localcluster::state::State;
+use localcluster::steps::server;
+
+use super::installed::{self, Line};
 
 pub(crate) async fn run(state: &State) -> anyhow::Result<ExitCode> {
     let records = Ledger::in_dir(state.run()).all()?;
@@ -14,21 +17,28 @@ pub(crate) async fn run(state: &State) -> anyhow::Result<ExitCode> {
     }
     print!("{}", table(&records, Record::is_alive));
     println!("\n{:<26} {}", "audit log", state.audit_log().display());
-    let answers = Cluster::attach_to(state.clone()).await;
-    match (&answers, records.iter().all(Record::is_alive)) {
-        (Ok(_), true) => {
-            println!("\n{}", super::up::next());
-            Ok(ExitCode::SUCCESS)
-        }
-        (Ok(_), false) => {
-            println!("\nSome of it has ended: see its log, then run hack/up again.");
-            Ok(ExitCode::FAILURE)
-        }
-        (Err(error), _) => {
+    let cluster = match Cluster::attach_to(state.clone()).await {
+        Ok(cluster) => cluster,
+        Err(error) => {
             println!("\n{error}\nSee the logs above, then run hack/up again.");
-            Ok(ExitCode::FAILURE)
+            return Ok(ExitCode::FAILURE);
         }
+    };
+    let on_host = records.iter().any(|record| record.name == server::NAME);
+    let lines = installed::lines(&cluster.client()?, on_host).await;
+    println!();
+    for Line { what, how, .. } in &lines {
+        println!("{what:<36} {how}");
     }
+    let all_good = records.iter().all(Record::is_alive) && lines.iter().all(|line| line.good);
+    if all_good {
+        println!("\n{}", super::up::next());
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "\nNot all of it is as it should be: see its log or its pods, then run hack/up again."
+    );
+    Ok(ExitCode::FAILURE)
 }
 
 fn table(records: &[Record], alive: impl Fn(&Record) -> bool) -> String {

@@ -46,8 +46,11 @@ impl Cluster {
             &[Binary::Kubectl],
             &Places::from_env().map_err(crate::assets::AssetsError::from)?,
         )?;
-        let cache = state.root().join("cache");
-        let kubectl = Kubectl::new(assets.path(Binary::Kubectl)?, state.kubeconfig(), cache);
+        let kubectl = Kubectl::new(
+            assets.path(Binary::Kubectl)?,
+            state.kubeconfig(),
+            state.kubectl_cache(),
+        );
         Ok(Self {
             pki: Pki::open(&state.pki())?,
             admin,

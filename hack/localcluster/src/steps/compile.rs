@@ -1,4 +1,4 @@
-//! Our programs for people are compiled, and where PATH will find them.
+//! Our programs are compiled, and those for people are where PATH will find them.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -6,17 +6,30 @@ use std::process::Stdio;
 use anyhow::Context as _;
 use async_trait::async_trait;
 
-use super::{Context, Found, Step, programs::point};
+use super::{Context, Found, Step, Target, programs::point};
 
-/// The programs, each the only one of a package of the same name.
-const PROGRAMS: [&str; 1] = ["kubectl-workspace"];
+/// The packages whose programs go into images and onto PATH, and what writes the images.
+const PACKAGES: [&str; 3] = ["localvirt", "kubectl-workspace", "oci-archive"];
+/// The server's package and program.
+pub(super) const SERVER: &str = "workspaces-apiserver";
+/// The programs for people.
+const FOR_PATH: [&str; 1] = ["kubectl-workspace"];
+
+/// How much the compiler tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// Small and quick programs.
+    Release,
+    /// Quick builds.
+    Debug,
+}
 
 pub(super) struct Compile;
 
 #[async_trait]
 impl Step for Compile {
     fn name(&self) -> &'static str {
-        "compiling the plugin"
+        "compiling our programs"
     }
 
     /// Only cargo knows whether there is something to compile, and finds out quickly.
@@ -25,30 +38,58 @@ impl Step for Compile {
     }
 
     async fn run(&self, context: &Context) -> anyhow::Result<()> {
-        let mut cargo = tokio::process::Command::new("cargo");
-        cargo
-            .args(["build", "--quiet", "--locked"])
-            .args(PROGRAMS.iter().flat_map(|name| ["--package", name]));
-        cargo
-            .current_dir(&context.top)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        let status = cargo.status().await.context("cannot run cargo")?;
-        anyhow::ensure!(status.success(), "cargo build failed ({status})");
+        for (profile, packages) in builds(&context.target) {
+            cargo(&context.top, profile, &packages).await?;
+        }
         context.state.create()?;
-        let current = std::env::current_exe()?;
-        for name in PROGRAMS {
+        for name in FOR_PATH {
             let link = context.state.bin().join(name);
-            point(&link, &beside(&current, name))
+            point(&link, &program(name, Profile::Release)?)
                 .with_context(|| format!("cannot make {}", link.display()))?;
         }
         Ok(())
     }
 }
 
-/// The program called `name` in the directory of `program`: cargo puts all of one profile into one.
-fn beside(program: &Path, name: &str) -> PathBuf {
-    program.with_file_name(name)
+/// What cargo is called for. One call as far as possible: it then compiles what it can at the same time.
+fn builds(target: &Target) -> Vec<(Profile, Vec<&'static str>)> {
+    let mut release = PACKAGES.to_vec();
+    match target {
+        Target::Dev => vec![(Profile::Release, release), (Profile::Debug, vec![SERVER])],
+        Target::Local | Target::Existing { .. } => {
+            release.push(SERVER);
+            vec![(Profile::Release, release)]
+        }
+    }
+}
+
+/// Cargo shows its progress itself.
+async fn cargo(top: &Path, profile: Profile, packages: &[&str]) -> anyhow::Result<()> {
+    let mut cargo = tokio::process::Command::new("cargo");
+    cargo.args(["build", "--locked", "--bins"]);
+    cargo.args((profile == Profile::Release).then_some("--release"));
+    cargo.args(packages.iter().flat_map(|name| ["--package", name]));
+    cargo
+        .current_dir(top)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let status = cargo.status().await.context("cannot run cargo")?;
+    anyhow::ensure!(status.success(), "cargo build failed ({status})");
+    Ok(())
+}
+
+/// Where cargo puts a program: this one was made by cargo too, as a debug build in the same target directory.
+pub(super) fn program(name: &str, profile: Profile) -> anyhow::Result<PathBuf> {
+    let current = std::env::current_exe().context("cannot find this program's file")?;
+    Ok(in_target(&current, name, profile))
+}
+
+fn in_target(current: &Path, name: &str, profile: Profile) -> PathBuf {
+    let debug = current.parent().unwrap_or(current);
+    match profile {
+        Profile::Debug => debug.join(name),
+        Profile::Release => debug.with_file_name("release").join(name),
+    }
 }
 
 #[cfg(test)]
@@ -56,10 +97,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_one_profile_lie_together() {
-        assert_eq!(
-            beside(Path::new("/t/debug/localcluster"), "kubectl-workspace"),
-            Path::new("/t/debug/kubectl-workspace")
-        );
+    fn programs_of_both_profiles_lie_beside_this_one() {
+        for (profile, want) in [
+            (Profile::Debug, "/t/debug/localvirt"),
+            (Profile::Release, "/t/release/localvirt"),
+        ] {
+            let found = in_target(Path::new("/t/debug/localcluster"), "localvirt", profile);
+            assert_eq!(found, Path::new(want));
+        }
+    }
+
+    #[test]
+    fn only_a_server_of_this_machine_is_a_debug_build() {
+        let server = |target: &Target| {
+            let all = builds(target);
+            all.iter()
+                .filter(|(_, packages)| packages.contains(&SERVER))
+                .map(|(profile, _)| *profile)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(server(&Target::Local), [Profile::Release]);
+        assert_eq!(server(&Target::Dev), [Profile::Debug]);
     }
 }

@@ -5,12 +5,18 @@
 //! into [`list`].
 
 mod answers;
+mod catalog;
 mod checks;
 mod compile;
+mod host;
 pub mod images;
+mod kubectl;
+mod kustomization;
+pub mod localvirt;
 mod node;
 mod packages;
 mod programs;
+pub mod server;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -58,6 +64,11 @@ impl Context {
             Target::Local | Target::Dev => self.state.kubeconfig(),
             Target::Existing { kubeconfig, .. } => kubeconfig.clone(),
         }
+    }
+
+    /// What is made from the checkout and ignored by git.
+    pub fn build_dir(&self) -> PathBuf {
+        self.top.join("_build")
     }
 
     /// A client of the administrator of that cluster.
@@ -114,12 +125,19 @@ pub fn list(target: &Target) -> Vec<Box<dyn Step>> {
                 Box::new(programs::Programs::cluster()),
                 Box::new(node::Node),
                 Box::new(compile::Compile),
+                Box::new(images::Build),
+                Box::new(images::Import),
+                Box::new(localvirt::Localvirt),
+                Box::new(server::Server),
+                Box::new(catalog::Catalog),
             ]
         }
         Target::Existing { .. } => vec![
             Box::new(programs::Programs::client()),
             Box::new(answers::Answers),
             Box::new(compile::Compile),
+            Box::new(images::Build),
+            Box::new(server::Server),
         ],
     }
 }
