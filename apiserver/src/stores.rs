@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use apiserver_generic::{
-    Registry, Resource, Storage, Strategy,
+    Registry, Storage, Strategy,
     admission::{NamespaceLifecycle, Namespaces},
     registry::Parts,
-    storage::cluster::{ClusterStorage, StoredKind},
+    storage::cluster::ClusterStorage,
 };
 use apiservice::{resources, stored};
 use kube::Client;
@@ -44,7 +44,7 @@ impl Stores {
         stop: &CancellationToken,
     ) -> Self {
         let start = |strategy: Arc<dyn Strategy>| {
-            let kind = stored_kind(strategy.resource());
+            let kind = stored::kind_of(strategy.resource());
             let plural = strategy.resource().plural;
             let storage: Arc<dyn Storage> = Arc::new(ClusterStorage::new(
                 client.clone(),
@@ -90,16 +90,5 @@ impl Stores {
             "not read from storage yet: {} (are the CustomResourceDefinitions of deploy/base applied?)",
             waiting.join(", ")
         ))
-    }
-}
-
-/// The custom resource that holds a resource's objects.
-fn stored_kind(resource: &Resource) -> StoredKind {
-    StoredKind {
-        group: stored::GROUP.to_owned(),
-        version: stored::VERSION.to_owned(),
-        plural: stored::plural(resource),
-        kind: stored::kind(resource),
-        scope: resource.scope,
     }
 }

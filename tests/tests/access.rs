@@ -93,7 +93,8 @@ async fn a_reader_sees_workspaces_and_opens_no_console() -> Result<()> {
     let (code, status) = ask(&opener, CONSOLE, true).await?;
     assert!(
         code.is_client_error() && code != StatusCode::FORBIDDEN,
-        "{code} {status}"
+        "{code} {status} {}",
+        deployment.tail()
     );
     assert_eq!(status["kind"], "Status", "{status}");
 
@@ -139,8 +140,7 @@ async fn x01_forged_identity_headers_without_the_front_proxys_certificate_are_an
     );
 
     // A client certificate of the cluster's own CA is judged as that user, whatever the headers say.
-    let pki = deployment.plane().pki();
-    let (cert, key) = (pki.cert("admin"), pki.key("admin"));
+    let (cert, key) = administrator(&deployment)?;
     let as_nobody = Request::get(WORKSPACES).header("X-Remote-User", "nobody");
     assert_eq!(
         direct(&deployment, Some((&cert, &key)), as_nobody).await?.0,
@@ -280,6 +280,26 @@ async fn both_audit_logs_name_the_same_user_with_the_same_id() -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+/// The administrator's client certificate and key, which the kubeconfig embeds, as files.
+fn administrator(deployment: &Deployment) -> Result<(std::path::PathBuf, std::path::PathBuf)> {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let config: Value =
+        serde_saphyr::from_str(&std::fs::read_to_string(deployment.plane().kubeconfig())?)?;
+    let user = &config["users"][0]["user"];
+    let write = |key: &str, name: &str| -> Result<std::path::PathBuf> {
+        let data = user[key]
+            .as_str()
+            .with_context(|| format!("the kubeconfig has no {key}"))?;
+        let path = deployment.plane().dir().join(name);
+        std::fs::write(&path, STANDARD.decode(data)?)?;
+        Ok(path)
+    };
+    Ok((
+        write("client-certificate-data", "admin.crt")?,
+        write("client-key-data", "admin.key")?,
+    ))
 }
 
 /// The first event of a log that is meant.

@@ -131,6 +131,8 @@ impl Fetch {
 async fn get(api: &Api<DynamicObject>, name: &str) -> Result<Option<Object>, ApiError> {
     match api.get_opt(name).await {
         Ok(found) => Ok(found.and_then(object)),
+        // `get_opt` knows a Status that says NotFound; a group that is not installed answers a bare 404.
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(unavailable(&error)),
     }
 }
