@@ -212,10 +212,6 @@ async fn bad_input_is_refused_with_its_field() -> anyhow::Result<()> {
             "unknown field \"spec.template.spec.containers[0].imagee\"",
         ),
         (
-            workspace("a", "vm").replace("  type: vm", "  type: vm\n  type: scratch"),
-            "already set",
-        ),
-        (
             workspace("a", "vm").replace("- name: main", "- name: main\n      - name: main"),
             "image: Required value",
         ),
@@ -224,6 +220,16 @@ async fn bad_input_is_refused_with_its_field() -> anyhow::Result<()> {
         let error = deployment.apply(&manifest).await.unwrap_err().to_string();
         assert!(error.contains(expected), "expected {expected}, got {error}");
     }
+    // kubectl reads YAML itself and keeps the last of two keys; raw bodies show what the server does.
+    let twice = r#"{"apiVersion":"kubeworkspaces.io/v1alpha1","kind":"Workspace","metadata":{"name":"twice"},
+        "spec":{"type":"vm","type":"scratch","template":{"spec":{"containers":[{"name":"a","image":"i"}]}}}}"#;
+    let file = deployment.plane().dir().join("twice.json");
+    std::fs::write(&file, twice)?;
+    let path =
+        "/apis/kubeworkspaces.io/v1alpha1/namespaces/default/workspaces?fieldValidation=Strict";
+    let raw = ["create", "--raw", path, "-f", &file.to_string_lossy()];
+    let error = deployment.kubectl(&raw).await.unwrap_err().to_string();
+    assert!(error.contains("duplicate field \"spec.type\""), "{error}");
     assert_eq!(
         deployment
             .kubectl(&["get", "ws", "-A", "-o", "name"])
