@@ -77,10 +77,19 @@ impl Suite {
                 "--lib",
                 "--bins",
             ])],
-            Self::Integration => tests(targets.iter().filter(|t| !t.is_e2e())),
-            Self::E2e => tests(targets.iter().filter(|t| t.is_e2e())),
+            Self::Integration => with_programs(tests(targets.iter().filter(|t| !t.is_e2e()))),
+            Self::E2e => with_programs(tests(targets.iter().filter(|t| t.is_e2e()))),
         }
     }
+}
+
+/// The tests start our own programs, which `cargo test` of another package does not build.
+fn with_programs(tests: Vec<Run>) -> Vec<Run> {
+    if tests.is_empty() {
+        return tests;
+    }
+    let build = cargo(&["build", "--workspace", "--locked", "--bins"]);
+    std::iter::once(build).chain(tests).collect()
 }
 
 /// One cargo command for all, so that cargo builds what it can at the same time.
