@@ -69,7 +69,10 @@ impl Suite {
                 ]),
                 script("hack/lib/check-edges", &[]),
                 script("hack/gen", &["--check"]),
-            ],
+            ]
+            .into_iter()
+            .chain(clippy_e2e(targets))
+            .collect(),
             Self::Unit => vec![cargo(&[
                 "test",
                 "--workspace",
@@ -81,6 +84,16 @@ impl Suite {
             Self::E2e => with_programs(tests(targets.iter().filter(|t| t.is_e2e()))),
         }
     }
+}
+
+/// `--all-targets` leaves out tests that plain `cargo test` does not run.
+fn clippy_e2e(targets: &[TestTarget]) -> Option<Run> {
+    let mut run = tests(targets.iter().filter(|t| t.is_e2e())).pop()?;
+    let rest = run.args.split_off(3);
+    run.args = ["clippy", "--locked"].map(str::to_owned).into();
+    run.args.extend(rest);
+    run.args.extend(["--", "-D", "warnings"].map(str::to_owned));
+    Some(run)
 }
 
 /// The tests start our own programs, which `cargo test` of another package does not build.
