@@ -18,10 +18,10 @@ async fn log_in(console: &mut Stream) -> Result<()> {
     console.expect("login:", 60).await?;
     // A name typed within 100 ms of the prompt can be flushed by the getty.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    console.write("user\n").await?;
+    console.write("guest\n").await?;
     console.expect("assword", 20).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    console.write("user\n").await?;
+    console.write("guest\n").await?;
     console.expect("$", 20).await?;
     Ok(())
 }
