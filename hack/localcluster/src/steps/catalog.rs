@@ -27,8 +27,7 @@ impl Step for Catalog {
             .run(["apply".as_ref(), "-f".as_ref(), images.as_os_str()])
             .await?;
         // The whole way, as people go it: kubectl, kube-apiserver, our server, its storage.
-        kubectl.run(["get", "images"]).await?;
-        kubectl.run(["get", "workspaces", "-A"]).await?;
+        kubectl.run(["get", "images,workspaces", "-A"]).await?;
         Ok(())
     }
 }
