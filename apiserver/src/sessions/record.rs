@@ -2,12 +2,11 @@
 
 use apiserver_generic::{Key, Object, UserInfo};
 use apiservice::v1alpha1::{
-    API_VERSION, SessionMode, SessionSuccessor, View as _, WorkspaceSession, WorkspaceSessionSpec,
+    API_VERSION, STREAM_FINALIZER, SessionMode, SessionSuccessor, View as _, WorkspaceSession,
+    WorkspaceSessionSpec,
 };
 use serde_json::{Value, json};
 
-/// Held while a stream lives, so that a deletion waits until it has really ended.
-pub const FINALIZER: &str = "kubeworkspaces.io/stream";
 /// How many of a holder's groups an object names; the count is exact.
 const GROUPS: usize = 32;
 
@@ -55,7 +54,7 @@ pub fn object(wish: &Wish, replica: &str, uid: &str, now: &str) -> Object {
         "apiVersion": API_VERSION, "kind": "WorkspaceSession",
         "metadata": {
             "name": key.name, "namespace": wish.namespace, "uid": uid,
-            "creationTimestamp": now, "generation": 1, "finalizers": [FINALIZER],
+            "creationTimestamp": now, "generation": 1, "finalizers": [STREAM_FINALIZER],
             "ownerReferences": [{
                 "apiVersion": API_VERSION, "kind": "Workspace",
                 "name": wish.workspace, "uid": wish.workspace_uid,
@@ -189,7 +188,7 @@ pub(super) mod tests {
         wish.user.groups = (0..1000).map(|i| format!("g{i}")).collect();
         let object = object(&wish, "r1", "u1", "2026-01-02T03:04:05Z");
         assert_eq!(object.name(), "demo.console");
-        assert_eq!(object.finalizers(), [FINALIZER]);
+        assert_eq!(object.finalizers(), [STREAM_FINALIZER]);
         assert_eq!(
             object.str_at("/metadata/ownerReferences/0/uid"),
             Some("ws-uid")

@@ -60,7 +60,24 @@ impl Strategy for SessionStrategy {
 
     fn prepare_for_create(&self, _: &mut Object) {}
 
-    fn prepare_for_update(&self, _: &mut Object, _: &Object, _: Option<&str>) {}
+    /// A session is a claim: its spec says who holds it, its finalizer keeps the name taken. The
+    /// server writes both past this strategy; everybody else changes labels and annotations.
+    fn prepare_for_update(&self, new: &mut Object, old: &Object, _: Option<&str>) {
+        let finalizers = remaining_finalizers(new, old);
+        let mut kept = old.clone();
+        for key in ["labels", "annotations"] {
+            match new.metadata().and_then(|m| m.get(key)) {
+                Some(value) => kept.metadata_mut().insert(key.to_owned(), value.clone()),
+                None => kept.metadata_mut().remove(key),
+            };
+        }
+        kept.metadata_mut().remove("finalizers");
+        if !finalizers.is_empty() {
+            let list = json!(finalizers);
+            kept.metadata_mut().insert("finalizers".to_owned(), list);
+        }
+        *new = kept;
+    }
 
     fn validate(&self, object: &Object) -> Vec<Cause> {
         validation::session(&self.row.schema, object)
@@ -79,5 +96,73 @@ impl Strategy for SessionStrategy {
             cells::since(object.str_at("/spec/since"), now),
             json!(object.str_at("/spec/replica").unwrap_or_default()),
         ]
+    }
+}
+
+/// The old finalizers but those that are taken away. The garbage collector takes away its own
+/// (`foregroundDeletion`, `orphan`); nobody takes away the stream's, and nobody adds one.
+fn remaining_finalizers(new: &Object, old: &Object) -> Vec<String> {
+    let sent = new.finalizers();
+    let stays = |name: &&str| *name == v1alpha1::STREAM_FINALIZER || sent.contains(name);
+    let kept = old.finalizers().into_iter().filter(stays);
+    kept.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(labels: Value, finalizers: Value, user: &str) -> Object {
+        Object::from_value(json!({
+            "metadata": {
+                "name": "demo.console", "uid": "u1", "labels": labels, "finalizers": finalizers,
+                "ownerReferences": [{"apiVersion": v1alpha1::API_VERSION, "kind": "Workspace",
+                    "name": "demo", "uid": format!("of-{user}")}],
+            },
+            "spec": {"workspace": "demo", "mode": "console", "user": user, "claim": user},
+            "status": {"inUse": user == "jane"},
+        }))
+        .unwrap()
+    }
+
+    fn prepared(old: &Object, mut new: Object) -> Object {
+        SessionStrategy::new().prepare_for_update(&mut new, old, None);
+        new
+    }
+
+    #[test]
+    fn users_change_labels_and_nothing_that_holds_the_claim() {
+        let stream = json!([v1alpha1::STREAM_FINALIZER]);
+        let old = session(json!({}), stream.clone(), "jane");
+        let stolen = session(json!({"l": "1"}), json!([]), "mallory");
+        let kept = session(json!({"l": "1"}), stream, "jane");
+        assert_eq!(prepared(&old, stolen), kept);
+    }
+
+    #[test]
+    fn the_garbage_collector_takes_its_finalizer_away_and_nobody_adds_one() {
+        let stream = v1alpha1::STREAM_FINALIZER;
+        for (old, sent, left) in [
+            (
+                json!([stream, "foregroundDeletion"]),
+                json!([stream]),
+                vec![stream],
+            ),
+            (
+                json!([stream, "foregroundDeletion"]),
+                json!([]),
+                vec![stream],
+            ),
+            (json!(["orphan"]), json!([]), vec![]),
+            (
+                json!([stream]),
+                json!([stream, "example.com/mine"]),
+                vec![stream],
+            ),
+        ] {
+            let object = |finalizers: &Value| session(json!({}), finalizers.clone(), "jane");
+            let new = prepared(&object(&old), object(&sent));
+            assert_eq!(new.finalizers(), left, "{old} {sent}");
+        }
     }
 }

@@ -92,6 +92,10 @@ impl Strategy for WorkspaceStrategy {
         validation::workspace_update(&self.row.schema, new, old, subresource)
     }
 
+    fn selectable_fields(&self) -> &[&'static str] {
+        &["spec.type", "status.phase"]
+    }
+
     fn cells(&self, object: &Object, now: i64) -> Vec<Value> {
         let ready = object
             .pointer("/status/readyReplicas")

@@ -11,7 +11,8 @@ pub use image::{
     Credentials, EnvVar, Image, ImageSpec, ImageStatus, Link, NamedPort, ProxyConfig, RemoteDesktop,
 };
 pub use session::{
-    SessionMode, SessionSuccessor, WorkspaceSession, WorkspaceSessionSpec, WorkspaceSessionStatus,
+    STREAM_FINALIZER, SessionMode, SessionSuccessor, WorkspaceSession, WorkspaceSessionSpec,
+    WorkspaceSessionStatus,
 };
 pub use workspace::{
     Condition, DiskBus, GuestMount, MountType, Phase, ResolvedImage, Workspace, WorkspaceSpec,

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
+/// Held by a session while its stream lives, so that a deletion waits until it has really ended.
+pub const STREAM_FINALIZER: &str = "kubeworkspaces.io/stream";
+
 /// WorkspaceSession is a live stream to a workspace: who holds it, since when, and how many bytes
 /// passed. Deleting it ends the stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
