@@ -56,7 +56,7 @@ async fn check(
     permissions: &[Attributes],
 ) -> Option<bool> {
     for attributes in permissions {
-        match authorizer.decide(user, attributes).await {
+        match authorizer.recheck(user, attributes).await {
             Ok(Decision::Allow) => {}
             Ok(Decision::Deny(_)) => return Some(false),
             Err(error) => {

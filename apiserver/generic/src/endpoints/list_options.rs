@@ -12,6 +12,9 @@ use crate::{
     storage::Revision,
 };
 
+/// Longest watch, in seconds: a clock cannot be set to any moment that a caller can write down.
+const LONGEST: u64 = 366 * 24 * 3600;
+
 const EXACT: &str = "Exact";
 const NOT_OLDER: &str = "NotOlderThan";
 const MATCH: &str = "resourceVersionMatch";
@@ -24,12 +27,18 @@ pub(super) fn refuse(kind: &str, causes: Vec<Cause>) -> Result<(), ApiError> {
     Err(ApiError::invalid("meta.k8s.io", kind, "", causes))
 }
 
-/// Both selectors; `extra` are the resource's own selectable fields.
-pub(super) fn selector(query: &Query, extra: &[&str]) -> Result<Selector, ApiError> {
+/// Both selectors of a request that was authorized for `name` (empty: for all); `extra` are the
+/// resource's own selectable fields. The name stands in the path of `watch/…/NAME`, or in the field
+/// selector.
+pub(super) fn selector(query: &Query, extra: &[&str], name: &str) -> Result<Selector, ApiError> {
     let labels = LabelSelector::parse(query.text("labelSelector"));
     let labels = labels.map_err(|fault| ApiError::bad_request(fault.to_string()))?;
     let fields = FieldSelector::parse(query.text("fieldSelector"), extra);
     let fields = fields.map_err(|fault| ApiError::bad_request(fault.to_string()))?;
+    let fields = match name.is_empty() || fields.required("metadata.name") == Some(name) {
+        true => fields,
+        false => fields.named(name),
+    };
     Ok(Selector { labels, fields })
 }
 
@@ -150,7 +159,8 @@ pub(super) fn watch(query: &Query) -> Result<WatchRequest, ApiError> {
         bookmarks,
         seconds: seconds
             .and_then(|s| u64::try_from(s).ok())
-            .filter(|s| *s > 0),
+            .filter(|s| *s > 0)
+            .map(|s| s.min(LONGEST)),
     })
 }
 
@@ -262,6 +272,30 @@ mod tests {
                 (start, mark),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn no_watch_is_longer_than_a_clock_can_tell() {
+        let text = format!("timeoutSeconds={}", i64::MAX);
+        assert_eq!(watch(&query(&text)).unwrap().seconds, Some(LONGEST));
+        assert_eq!(watch(&query("timeoutSeconds=5")).unwrap().seconds, Some(5));
+    }
+
+    #[test]
+    fn what_was_authorized_for_a_name_selects_that_name() {
+        let of = |text: &str, name: &str| selector(&query(text), &[], name).unwrap().to_string();
+        for (text, name, expected) in [
+            ("", "", "\n"),
+            ("", "a", "\nmetadata.name=a"),
+            ("fieldSelector=metadata.name%3Da", "a", "\nmetadata.name=a"),
+            (
+                "fieldSelector=metadata.name%3Db",
+                "a",
+                "\nmetadata.name=b,metadata.name=a",
+            ),
+        ] {
+            assert_eq!(of(text, name), expected, "{text} {name}");
         }
     }
 

@@ -112,7 +112,8 @@ pub(super) fn options(
     query: &Query,
     info: &RequestInfo,
 ) -> Result<ListOptions, ApiError> {
-    let selector = list_options::selector(query, registry.strategy().selectable_fields())?;
+    let selector =
+        list_options::selector(query, registry.strategy().selectable_fields(), &info.name)?;
     list_options::list(query, namespace(info), selector)
 }
 

@@ -646,3 +646,21 @@ async fn the_audit_id_travels_with_each_write() {
     b.create("a").await;
     assert_eq!(b.storage.contexts()[0].audit_id.as_deref(), Some("audit-1"));
 }
+
+/// `watch/…/NAME` is authorized for that name: RBAC with `resourceNames` must not open the rest.
+#[tokio::test]
+async fn a_watch_of_one_name_tells_of_no_other() {
+    let b = bench().await;
+    b.create("other").await;
+    b.create("mine").await;
+    let uri = "/apis/example.com/v1/watch/namespaces/ns/widgets/mine";
+    let mut lines = b.watch(uri, "application/json").await;
+    let (_, first) = lines.next().await.unwrap();
+    assert_eq!(first["metadata"]["name"], "mine");
+    b.create("third").await;
+    let patch = json!({"metadata": {"labels": {"seen": "yes"}}});
+    let change = ask("PATCH", &format!("{BASE}/mine")).body(MERGE, patch);
+    assert_eq!(b.get(change).await.0, 200);
+    let (_, second) = lines.next().await.unwrap();
+    assert_eq!(second["metadata"]["labels"]["seen"], "yes");
+}

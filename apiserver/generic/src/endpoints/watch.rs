@@ -51,7 +51,7 @@ pub(super) async fn watch(registry: &Registry, call: Call) -> Result<Response<Bo
     let fields = registry.strategy().selectable_fields();
     let options = WatchOptions {
         namespace: read::namespace(&call.info),
-        selector: list_options::selector(&parts.query, fields)?,
+        selector: list_options::selector(&parts.query, fields, &call.info.name)?,
         start: request.start,
     };
     let encoder = Encoder {

@@ -48,6 +48,18 @@ impl FieldSelector {
         Ok(Self(terms))
     }
 
+    /// The same selector, for objects of this name only: a request that was authorized for one name
+    /// gets no other.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.0.push(Term {
+            field: COMMON[0].to_owned(),
+            value: name.to_owned(),
+            equal: true,
+        });
+        self
+    }
+
     /// Whether there is no term.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()

@@ -10,6 +10,10 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
+/// Most duplicates that are named, as in `sigs.k8s.io/json`: a body made of them would else cost
+/// time by the square of its length.
+const MOST: usize = 100;
+
 /// A document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
@@ -104,7 +108,7 @@ impl<'de> Visitor<'de> for Reader {
         let (mut values, mut duplicates) = (Vec::new(), Vec::new());
         while let Some(item) = items.next_element::<Decoded>()? {
             let index = format!("[{}]", values.len());
-            duplicates.extend(item.duplicates.iter().map(|path| join(&index, path)));
+            collect(&mut duplicates, &index, &item.duplicates);
             values.push(item.value);
         }
         Ok(Decoded {
@@ -116,8 +120,9 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Decoded, A::Error> {
         let (mut fields, mut duplicates) = (Map::new(), Vec::new());
         while let Some((key, item)) = entries.next_entry::<String, Decoded>()? {
-            duplicates.extend(item.duplicates.iter().map(|path| join(&key, path)));
-            if fields.insert(key.clone(), item.value).is_some() && !duplicates.contains(&key) {
+            collect(&mut duplicates, &key, &item.duplicates);
+            let repeated = fields.insert(key.clone(), item.value).is_some();
+            if repeated && duplicates.len() < MOST && !duplicates.contains(&key) {
                 duplicates.push(key);
             }
         }
@@ -126,6 +131,11 @@ impl<'de> Visitor<'de> for Reader {
             duplicates,
         })
     }
+}
+
+fn collect(duplicates: &mut Vec<String>, parent: &str, found: &[String]) {
+    let room = MOST.saturating_sub(duplicates.len());
+    duplicates.extend(found.iter().take(room).map(|path| join(parent, path)));
 }
 
 fn join(parent: &str, path: &str) -> String {
@@ -154,6 +164,29 @@ mod tests {
         );
         let text = b"spec:\n  type: a\n  list:\n  - a: 1\n    a: 2\n  type: b\n  type: c\n";
         assert_eq!(parse_yaml(text).unwrap(), decoded);
+    }
+
+    #[test]
+    fn a_body_full_of_duplicates_names_a_hundred() {
+        let twice = |i: u32| format!("\"k{i}\":0,\"k{i}\":0");
+        let fields: Vec<String> = (0..1_000).map(twice).collect();
+        let flat = format!("{{{}}}", fields.join(","));
+        let deep = format!("{{\"list\": [{flat}, {flat}]}}");
+        for text in [flat, deep] {
+            assert_eq!(parse_json(text.as_bytes()).unwrap().duplicates.len(), MOST);
+        }
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused_before_the_stack_is_used_up() {
+        let deep = [b"[".repeat(100_000), b"]".repeat(100_000)].concat();
+        assert!(parse_json(&deep).is_err());
+        assert!(parse_yaml(&deep).is_err());
+        for depth in [100, 500, 1_000, 1_900] {
+            let deep = [b"[".repeat(depth), b"]".repeat(depth)].concat();
+            let _ = parse_yaml(&deep);
+            let _ = parse_json(&deep);
+        }
     }
 
     #[test]
