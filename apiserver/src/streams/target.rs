@@ -9,7 +9,7 @@ use super::{
     close::CloseReason,
     resolve::{Container, Kind, Machine, Workspace, cause, fetch::Fetch},
     upstream::Address,
-    wire::{ExecVersion, UpstreamWire},
+    wire::UpstreamWire,
 };
 
 /// How long and how often the cause of an end is looked for.
@@ -43,8 +43,9 @@ impl Target {
     pub fn wire(&self, subprotocol: Option<&str>) -> Result<UpstreamWire, ApiError> {
         match (self, subprotocol) {
             (Self::Serial(_), _) => Ok(UpstreamWire::Serial),
-            (Self::Shell(_), Some("v5.channel.k8s.io")) => Ok(UpstreamWire::exec(ExecVersion::V5)),
-            (Self::Shell(_), Some("v4.channel.k8s.io")) => Ok(UpstreamWire::exec(ExecVersion::V4)),
+            (Self::Shell(_), Some("v5.channel.k8s.io" | "v4.channel.k8s.io")) => {
+                Ok(UpstreamWire::exec())
+            }
             (Self::Shell(_), other) => Err(ApiError::internal(format!(
                 "pods/exec chose the subprotocol {other:?}"
             ))),

@@ -14,7 +14,7 @@ use super::{End, Limits, Pace, Relay, Traffic};
 use crate::streams::{
     close::CloseReason,
     negotiate::Subprotocol,
-    wire::{ClientWire, ExecVersion, Exit, UpstreamWire},
+    wire::{ClientWire, Exit, UpstreamWire},
 };
 
 const PIPE: usize = 4096;
@@ -220,7 +220,7 @@ async fn resizes_never_reach_a_serial_line_in_any_dialect() {
 
 #[tokio::test]
 async fn a_shell_gets_sizes_and_gives_its_exit_status() {
-    let wire = UpstreamWire::exec(ExecVersion::V5);
+    let wire = UpstreamWire::exec();
     let Bench {
         mut relay,
         client,

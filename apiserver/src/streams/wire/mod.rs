@@ -6,7 +6,7 @@ mod resize;
 mod upstream;
 
 pub use client::ClientWire;
-pub use upstream::{ExecVersion, UpstreamWire};
+pub use upstream::UpstreamWire;
 
 use bytes::Bytes;
 

@@ -11,14 +11,9 @@ use crate::streams::frame::Piece;
 /// The longest Status that is read from a kubelet.
 const LONGEST_STATUS: usize = 16 * 1024;
 
-/// Which remote command protocol the kube-apiserver chose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExecVersion {
-    /// No way to end stdin.
-    V4,
-    /// With stream close.
-    V5,
-}
+/// What ends input on a terminal, as Ctrl-D does. Closing the stream instead (v5 could) makes the
+/// container runtime end the terminal at once, and what the shell still writes is lost.
+const END_OF_INPUT: &[u8] = b"\x04";
 
 /// Reads and writes the messages of one upstream.
 #[derive(Debug)]
@@ -32,16 +27,14 @@ pub enum UpstreamWire {
 /// Reader of channels.
 #[derive(Debug)]
 pub struct ExecReader {
-    version: ExecVersion,
     current: Option<u8>,
     status: BytesMut,
 }
 
 impl UpstreamWire {
-    /// For a command.
-    pub fn exec(version: ExecVersion) -> Self {
+    /// For a command on a terminal.
+    pub fn exec() -> Self {
         Self::Exec(ExecReader {
-            version,
             current: None,
             status: BytesMut::new(),
         })
@@ -56,8 +49,7 @@ impl UpstreamWire {
             (Self::Exec(_), Input::Resize(size)) => {
                 Some((&[channel::RESIZE], terminal(*size).into_bytes().into()))
             }
-            (Self::Exec(reader), Input::Eof) => (reader.version == ExecVersion::V5)
-                .then(|| (&[channel::CLOSE][..], Cow::Borrowed(&[channel::STDIN][..]))),
+            (Self::Exec(_), Input::Eof) => Some((&[channel::STDIN], Cow::Borrowed(END_OF_INPUT))),
         }
     }
 
@@ -141,17 +133,15 @@ mod tests {
 
     #[test]
     fn a_command_gets_sizes_and_the_end_of_input() {
-        let v5 = UpstreamWire::exec(ExecVersion::V5);
+        let v5 = UpstreamWire::exec();
         assert_eq!(
             v5.write(&SIZE),
             Some((&[4][..], Cow::Borrowed(&br#"{"Width":80,"Height":24}"#[..])))
         );
         assert_eq!(
             v5.write(&Input::Eof),
-            Some((&[255][..], Cow::Borrowed(&[0][..])))
+            Some((&[0][..], Cow::Borrowed(&b"\x04"[..])))
         );
-        let v4 = UpstreamWire::exec(ExecVersion::V4);
-        assert_eq!(v4.write(&Input::Eof), None);
     }
 
     #[test]
@@ -169,7 +159,7 @@ mod tests {
             ("plain words", Exit::Failed("plain words".into())),
         ];
         for (status, expected) in cases {
-            let mut wire = UpstreamWire::exec(ExecVersion::V5);
+            let mut wire = UpstreamWire::exec();
             let (head, tail) = status.split_at(5);
             let piece = |first, last, payload: Vec<u8>| Piece {
                 text: false,
