@@ -25,7 +25,7 @@ pub(crate) struct UpArgs {
     /// Use the cluster of this kubeconfig instead of making one
     #[arg(long, value_name = "FILE", requires = "push")]
     kubeconfig: Option<PathBuf>,
-    /// With --kubeconfig: the repository to which our images are pushed and from which that cluster pulls them
+    /// With --kubeconfig: the repository to which our image is pushed (by skopeo) and from which that cluster pulls it
     #[arg(long, value_name = "REPO", requires = "kubeconfig", value_parser = repository)]
     push: Option<String>,
 }
@@ -53,7 +53,10 @@ impl UpArgs {
             target,
         };
         steps::run(&steps::list(&context.target), &context).await?;
-        println!("{}", next());
+        match &context.target {
+            Target::Existing { kubeconfig, .. } => println!("{}", next_existing(kubeconfig)),
+            Target::Local | Target::Dev => println!("{}", next()),
+        }
         Ok(())
     }
 
@@ -112,6 +115,18 @@ pub(crate) fn next() -> &'static str {
   kubectl apply -f deploy/samples/workspace-vm.yaml
   kubectl get workspaces
   kubectl workspace console demo"
+}
+
+/// The same for a cluster that exists: its guests and its catalog are its own.
+fn next_existing(kubeconfig: &std::path::Path) -> String {
+    format!(
+        "The server is installed. Next:
+
+  export KUBECONFIG='{}'
+  kubectl get images,workspaces -A
+  kubectl apply -f deploy/samples/workspace-container.yaml    after naming an image that the cluster can pull",
+        kubeconfig.display()
+    )
 }
 
 /// A repository as `docker push` names one: `registry/path`, without a tag and without a scheme.

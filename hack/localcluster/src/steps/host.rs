@@ -16,7 +16,7 @@ use super::compile::{Profile, program};
 use super::kubectl::kubectl;
 use super::server::{NAME, NAMESPACE};
 use crate::node::footprint::Footprint;
-use crate::proc::{CommandLine, Ledger, Record};
+use crate::proc::{self, CommandLine, Ledger, Record};
 
 /// Whose EndpointSlice it is.
 pub(super) const MANAGED_BY: &str = "hack-up";
@@ -73,6 +73,19 @@ pub(super) async fn stop(context: &Context) -> anyhow::Result<()> {
         .run(["-n", NAMESPACE, "delete", "--ignore-not-found", &slice])
         .await?;
     end(&ledger)
+}
+
+/// An error with the end of its log when it has ended.
+pub(super) fn check(context: &Context) -> anyhow::Result<()> {
+    let running = Ledger::in_dir(context.state.run()).get(NAME)?;
+    let log = context.state.log(NAME);
+    anyhow::ensure!(
+        running.is_some_and(|record| record.is_alive()),
+        "the server has ended; its log is {}:\n{}",
+        log.display(),
+        proc::tail(&log, 10)
+    );
+    Ok(())
 }
 
 fn end(ledger: &Ledger) -> anyhow::Result<()> {

@@ -133,10 +133,12 @@ pub fn list(target: &Target) -> Vec<Box<dyn Step>> {
             ]
         }
         Target::Existing { .. } => vec![
+            Box::new(images::Pusher),
             Box::new(programs::Programs::client()),
             Box::new(answers::Answers),
             Box::new(compile::Compile),
             Box::new(images::Build),
+            Box::new(images::Push),
             Box::new(server::Server),
         ],
     }

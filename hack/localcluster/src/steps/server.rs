@@ -1,6 +1,7 @@
 //! Our server runs and is registered: in the cluster, or as a process of this machine.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
@@ -17,6 +18,12 @@ pub const NAMESPACE: &str = "kubeworkspaces-system";
 pub const NAME: &str = super::compile::SERVER;
 /// Its APIService.
 pub const APISERVICE: &str = "v1alpha1.kubeworkspaces.io";
+
+/// What is asked to see whether it answers.
+const QUESTION: &str = "/apis/kubeworkspaces.io/v1alpha1/images?limit=1";
+/// How long it has to answer, once it is Available.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Server;
 
@@ -51,7 +58,24 @@ impl Step for Server {
             }
         }
         harness::wait_available(&context.client().await?, APISERVICE).await?;
-        Ok(())
+        answers(context).await
+    }
+}
+
+/// Asks until the server answers through kube-apiserver, which may still think of the one that ran before.
+async fn answers(context: &Context) -> anyhow::Result<()> {
+    let (kubectl, begun) = (kubectl(context), Instant::now());
+    loop {
+        match kubectl.run(["get", "--raw", QUESTION]).await {
+            Ok(_) => return Ok(()),
+            Err(error) if begun.elapsed() > ANSWER_LIMIT => return Err(error.into()),
+            Err(_) => {
+                if context.target == Target::Dev {
+                    host::check(context)?;
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        }
     }
 }
 

@@ -133,6 +133,11 @@ impl Named {
         format!("{}:{}", self.image.repository(), self.tag())
     }
 
+    /// Its name where it was pushed to.
+    pub(in crate::steps) fn in_repository(&self, repository: &str) -> String {
+        format!("{repository}/{}:{}", self.image.base(), self.tag())
+    }
+
     /// Its archive.
     pub(in crate::steps) fn archive(&self, context: &Context) -> PathBuf {
         let file = format!("{}.tar", self.image.base());
