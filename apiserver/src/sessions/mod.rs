@@ -16,4 +16,4 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use store::{Counters, Held, SessionDeps, Sessions, Timing};
+pub use store::{Counters, Held, Reach, SessionDeps, Sessions, Timing};

@@ -9,7 +9,7 @@ use apiserver_generic::{
     ApiError, Key, Object, Reason, Storage,
     storage::{StorageError, Stored, WriteContext},
 };
-use apiservice::v1alpha1::{SessionMode, SessionSuccessor};
+use apiservice::v1alpha1::{SessionMode, SessionSuccessor, WorkspaceSessionSpec};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -59,6 +59,25 @@ impl Default for Timing {
             collect_every: Duration::from_secs(2),
             takeover_limit: Duration::from_secs(15),
         }
+    }
+}
+
+/// Whose streams a take-over may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The caller's own, by name and UID.
+    Own,
+    /// Anybody's: the caller may delete the session.
+    Anybodys,
+}
+
+impl Reach {
+    /// Whether this holder, and whoever waits for the stream already, may be put aside for `wish`.
+    fn covers(self, spec: &WorkspaceSessionSpec, wish: &Wish) -> bool {
+        let own = |name: &str, uid: &str| name == wish.user.name && uid == wish.user.uid;
+        let waits = spec.successor.as_ref();
+        self == Self::Anybodys
+            || own(&spec.user, &spec.user_uid) && waits.is_none_or(|w| own(&w.user, &w.user_uid))
     }
 }
 
@@ -202,19 +221,20 @@ impl Sessions {
         Err(busy())
     }
 
-    /// Takes an exclusive stream over from whoever holds it, and waits until its old stream has
-    /// really ended. The caller has checked that this is allowed.
+    /// Takes an exclusive stream over from a holder that `reach` covers, and waits until its old
+    /// stream has really ended. The caller has checked that this is allowed.
     ///
     /// # Errors
-    /// 409 when somebody takes it over in turn, 503 when the old stream does not end.
-    pub async fn take_over(&self, wish: &Wish) -> Result<Held, ApiError> {
+    /// 409 when somebody else holds it, or takes it over in turn; 503 when the old stream does not
+    /// end.
+    pub async fn take_over(&self, wish: &Wish, reach: Reach) -> Result<Held, ApiError> {
         self.ready()?;
         let pending = self.pending(wish);
         let taking = async {
             let mut changes = self.inner.index.subscribe();
             let mut asked = false;
             loop {
-                if let Some(stored) = self.step(wish, &mut asked).await? {
+                if let Some(stored) = self.step(wish, reach, &mut asked).await? {
                     return Ok(stored);
                 }
                 // The watch wakes us; the time is for a watch that is being started over.
@@ -229,7 +249,12 @@ impl Sessions {
     }
 
     /// One step of a take-over: the session once it is ours.
-    async fn step(&self, wish: &Wish, asked: &mut bool) -> Result<Option<Stored>, ApiError> {
+    async fn step(
+        &self,
+        wish: &Wish,
+        reach: Reach,
+        asked: &mut bool,
+    ) -> Result<Option<Stored>, ApiError> {
         let Some(stored) = self.current(wish).await? else {
             return self.create(wish).await;
         };
@@ -241,6 +266,10 @@ impl Sessions {
             Claim::Contested(_, successor) if successor.claim == wish.claim => Ok(None),
             Claim::Contested(..) | Claim::Held(_) if *asked => {
                 Err(claim::replaced(&wish.workspace))
+            }
+            // Who holds it may have changed since the caller's rights were checked.
+            Claim::Contested(spec, _) | Claim::Held(spec) if !reach.covers(&spec, wish) => {
+                Err(claim::held(&spec, false))
             }
             Claim::Contested(..) | Claim::Held(_) => {
                 let object = record::with_successor(&stored.object, &self.successor(wish));

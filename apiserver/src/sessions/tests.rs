@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Held, SessionDeps, Sessions, Timing,
+    Held, Reach, SessionDeps, Sessions, Timing,
     lease::Leases,
     record::{self, Wish, tests::wish},
     replica::{Beat, ReplicaId},
@@ -389,7 +389,11 @@ async fn a_takeover_waits_for_the_old_streams_end_and_lets_nobody_in_between() {
     let mut held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
     let uid = world.stored().await.unwrap().uid().map(str::to_owned);
     let sessions = two.sessions.clone();
-    let taking = tokio::spawn(async move { sessions.take_over(&wish("joe", "c2")).await });
+    let taking = tokio::spawn(async move {
+        sessions
+            .take_over(&wish("joe", "c2"), Reach::Anybodys)
+            .await
+    });
     assert_eq!(told(&mut held).await, CloseReason::TakenOver);
     assert!(!taking.is_finished());
     for n in 0..20 {
@@ -425,7 +429,11 @@ async fn a_second_takeover_replaces_the_first() {
     let mut held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
     let take = |claim: &'static str| {
         let sessions = one.sessions.clone();
-        tokio::spawn(async move { sessions.take_over(&wish("joe", claim)).await })
+        tokio::spawn(async move {
+            sessions
+                .take_over(&wish("joe", claim), Reach::Anybodys)
+                .await
+        })
     };
     let first = take("c2");
     told(&mut held).await;
@@ -452,12 +460,54 @@ async fn a_second_takeover_replaces_the_first() {
 }
 
 #[tokio::test]
+async fn who_may_take_over_their_own_ends_nobody_elses_stream() {
+    let world = World::default();
+    let one = world.replica("pod-1", "a", calm()).await;
+    let mut held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
+    let joe = one.sessions.take_over(&wish("joe", "c2"), Reach::Own).await;
+    assert_eq!(joe.err().unwrap().reason.code(), 409);
+    let spec = record::read(&world.stored().await.unwrap()).spec;
+    assert_eq!(
+        (spec.claim.as_str(), spec.successor),
+        ("c1", None),
+        "nothing was written"
+    );
+    let take = |user: &'static str, claim: &'static str, reach| {
+        let sessions = one.sessions.clone();
+        tokio::spawn(async move { sessions.take_over(&wish(user, claim), reach).await })
+    };
+    let admin = take("admin", "c3", Reach::Anybodys);
+    assert_eq!(told(&mut held).await, CloseReason::TakenOver);
+    let jane = one
+        .sessions
+        .take_over(&wish("jane", "c4"), Reach::Own)
+        .await;
+    assert_eq!(
+        jane.err().unwrap().reason.code(),
+        409,
+        "the admin waits for it already"
+    );
+    held.release().await;
+    assert!(
+        tokio::time::timeout(SOON, admin)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_ok()
+    );
+}
+
+#[tokio::test]
 async fn a_successor_that_went_away_frees_the_claim() {
     let world = World::default();
     let one = world.replica("pod-1", "a", calm()).await;
     let mut held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
     let sessions = one.sessions.clone();
-    let taking = tokio::spawn(async move { sessions.take_over(&wish("joe", "c2")).await });
+    let taking = tokio::spawn(async move {
+        sessions
+            .take_over(&wish("joe", "c2"), Reach::Anybodys)
+            .await
+    });
     told(&mut held).await;
     taking.abort();
     assert!(taking.await.is_err());
@@ -489,7 +539,7 @@ async fn under_a_storm_of_claims_takeovers_and_deletions_there_are_never_two_hol
                 let claim = format!("s{}", next.fetch_add(1, Ordering::Relaxed));
                 let wish = wish("jane", &claim);
                 let result = match takes_over {
-                    true => sessions.take_over(&wish).await,
+                    true => sessions.take_over(&wish, Reach::Own).await,
                     false => sessions.claim(&wish).await,
                 };
                 if let Ok(mut held) = result {

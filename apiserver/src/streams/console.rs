@@ -14,7 +14,8 @@ use apiserver_generic::{
 use apiservice::v1alpha1::SessionMode;
 use async_trait::async_trait;
 use http::{HeaderValue, Method, Response, header};
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
 use kube::Client;
 use tokio_util::task::TaskTracker;
 
@@ -27,9 +28,10 @@ use super::{
     resolve::{Workspace, fetch::Fetch},
     session::{Accepted, Caller},
     target::{Finder, Target},
-    upstream::{self, Dialled},
+    upstream,
+    wire::UpstreamWire,
 };
-use crate::sessions::{Held, Sessions, record::Wish};
+use crate::sessions::{Held, Reach, Sessions, record::Wish};
 
 const MODE: SessionMode = SessionMode::Console;
 
@@ -159,8 +161,9 @@ impl Console {
         let workspace = self.finder.workspace(&asked.namespace, &asked.name).await?;
         let target = self.finder.target(&workspace).await?;
         let mut held = self.claim(&asked, &workspace, &target).await?;
-        let dialled = match self.reach(&workspace, &target, held.as_mut()).await {
-            Ok(dialled) => dialled,
+        let reached = self.reach(&workspace, &target, held.as_mut()).await;
+        let (upstream, wire) = match reached {
+            Ok(reached) => reached,
             Err(error) => {
                 if let Some(held) = held {
                     held.release().await;
@@ -168,11 +171,10 @@ impl Console {
                 return Err(error);
             }
         };
-        let wire = target.wire(dialled.subprotocol.as_deref())?;
         let accepted = Accepted {
             upgrade,
             subprotocol: opening.subprotocol,
-            upstream: dialled.io,
+            upstream,
             wire,
             workspace,
             target,
@@ -211,12 +213,16 @@ impl Console {
         if !asked.takeover {
             return self.sessions.claim(&wish).await.map(Some);
         }
-        self.permit_takeover(asked, workspace).await?;
-        self.sessions.take_over(&wish).await.map(Some)
+        let reach = self.permit_takeover(asked, workspace).await?;
+        self.sessions.take_over(&wish, reach).await.map(Some)
     }
 
     /// `delete` on the session, unless it is the caller's own.
-    async fn permit_takeover(&self, asked: &Asked, workspace: &Workspace) -> Result<(), ApiError> {
+    async fn permit_takeover(
+        &self,
+        asked: &Asked,
+        workspace: &Workspace,
+    ) -> Result<Reach, ApiError> {
         let facts = self
             .sessions
             .facts(&workspace.namespace, &workspace.name, MODE)
@@ -224,11 +230,11 @@ impl Console {
         let text = |pointer: &str| facts.str_at(pointer).unwrap_or_default();
         let own = text("/spec/user") == asked.user.name && text("/spec/userUID") == asked.user.uid;
         if own {
-            return Ok(());
+            return Ok(Reach::Own);
         }
         let delete = asked.delete_session(facts.name());
         authorize(&*asked.authorizer, &asked.user, delete).await?;
-        Ok(())
+        Ok(Reach::Anybodys)
     }
 
     /// Dials, and looks again whether it was the right one. Losing the claim ends the attempt.
@@ -237,12 +243,13 @@ impl Console {
         workspace: &Workspace,
         target: &Target,
         held: Option<&mut Held>,
-    ) -> Result<Dialled, ApiError> {
+    ) -> Result<(TokioIo<Upgraded>, UpstreamWire), ApiError> {
         let address = target.address(workspace);
         let reaching = async {
             let dialled = upstream::dial(&self.client, &address).await?;
+            let wire = target.wire(dialled.subprotocol.as_deref())?;
             self.finder.confirm(workspace, target).await?;
-            Ok(dialled)
+            Ok((dialled.io, wire))
         };
         let Some(held) = held else {
             return reaching.await;

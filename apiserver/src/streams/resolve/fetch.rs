@@ -1,6 +1,6 @@
 //! Gets the objects that [`super`] decides over, with our own credentials.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use apiserver_generic::{ApiError, Object, Reason};
 use controller::names::{WORKSPACE_NAME, child_name};
@@ -11,6 +11,9 @@ use kube::{
 };
 
 use super::{Container, Kind, Machine, Pods, Workspace, container, controller, machine};
+
+/// How long one look may take: no request's deadline bounds a stream's set-up.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Finds machines and pods of workspaces.
 #[derive(Clone)]
@@ -114,10 +117,10 @@ impl Fetch {
         // A hint for the search, never a proof: anybody may put this label on a pod.
         let selector = format!("{WORKSPACE_NAME}={}", workspace.name);
         let params = ListParams::default().labels(&selector).limit(100);
-        match api.list(&params).await {
+        match in_time(api.list(&params)).await? {
             Ok(list) => Ok(list.items.into_iter().filter_map(object).collect()),
             Err(error) if is_missing(&error) => Ok(Vec::new()),
-            Err(error) => Err(unavailable(&error)),
+            Err(error) => Err(unavailable(error)),
         }
     }
 
@@ -129,11 +132,11 @@ impl Fetch {
 }
 
 async fn get(api: &Api<DynamicObject>, name: &str) -> Result<Option<Object>, ApiError> {
-    match api.get_opt(name).await {
+    match in_time(api.get_opt(name)).await? {
         Ok(found) => Ok(found.and_then(object)),
         // `get_opt` knows a Status that says NotFound; a group that is not installed answers a bare 404.
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(unavailable(&error)),
+        Err(error) => Err(unavailable(error)),
     }
 }
 
@@ -146,7 +149,12 @@ fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-fn unavailable(error: &kube::Error) -> ApiError {
+async fn in_time<T>(looking: impl Future<Output = T>) -> Result<T, ApiError> {
+    let looked = tokio::time::timeout(PATIENCE, looking).await;
+    looked.map_err(|_| unavailable(format!("no answer within {} s", PATIENCE.as_secs())))
+}
+
+fn unavailable(error: impl std::fmt::Display) -> ApiError {
     ApiError::new(
         Reason::ServiceUnavailable,
         "the workspace's machine or pod could not be looked up in the cluster; try again",
