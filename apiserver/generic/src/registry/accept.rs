@@ -1,5 +1,7 @@
 //! Taking an object in: types of metadata, unknown fields, defaults. Pure.
 
+use serde_json::Value;
+
 use super::writer::{FieldValidation, Submission};
 use crate::{ApiError, Object, Strategy, schema};
 
@@ -39,6 +41,11 @@ pub(super) fn accept(
         mut object,
         mut faults,
     } = submission;
+    let too_deep = |value: &Value| schema::deeper_than(value, schema::DEEPEST - 1);
+    if object.fields().values().any(too_deep) {
+        let why = format!("it is nested more than {} levels deep", schema::DEEPEST);
+        return Err(Refusal::Undecodable(why));
+    }
     schema::check_metadata(&mut object).map_err(Refusal::Undecodable)?;
     let unknown = schema::prune(&mut object, &strategy.resource().schema);
     faults.extend(

@@ -7,11 +7,14 @@ use json_patch::PatchOperation;
 use serde_json::Value;
 
 use super::writer::Submission;
-use crate::{ApiError, Object, Reason};
+use crate::{
+    ApiError, Object, Reason,
+    schema::{DEEPEST, deeper_than},
+};
 
 /// Most operations of a JSON patch.
 pub const OPERATIONS: usize = 10_000;
-/// Most bytes by which `copy` operations may let a document grow.
+/// Most bytes that `copy` and `move` operations may carry.
 const COPIES: usize = 3 << 20;
 
 /// A patch, decoded.
@@ -60,15 +63,12 @@ impl Patch {
 }
 
 fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<(), ApiError> {
-    let mut copied = 0;
+    let mut carried = 0;
     for operation in &patch.0 {
-        if let PatchOperation::Copy(copy) = operation {
-            let value = document.pointer(&copy.from.to_string());
-            copied += value.map_or(0, |v| v.to_string().len());
-            if copied > COPIES {
-                let text = format!("Request entity too large: limit is {COPIES}");
-                return Err(ApiError::new(Reason::RequestEntityTooLarge, text));
-            }
+        carried += check_operation(document, operation)?;
+        if carried > COPIES {
+            let text = format!("Request entity too large: limit is {COPIES}");
+            return Err(ApiError::new(Reason::RequestEntityTooLarge, text));
         }
         json_patch::patch(document, std::slice::from_ref(operation)).map_err(|fault| {
             let text =
@@ -77,6 +77,31 @@ fn apply_operations(document: &mut Value, patch: &json_patch::Patch) -> Result<(
         })?;
     }
     Ok(())
+}
+
+/// Refuses an operation that would nest the document too deeply, before it is done; returns how
+/// many bytes it carries from one place to another.
+fn check_operation(document: &Value, operation: &PatchOperation) -> Result<usize, ApiError> {
+    let carried = match operation {
+        PatchOperation::Copy(copy) => document.pointer(copy.from.as_str()),
+        PatchOperation::Move(step) => document.pointer(step.from.as_str()),
+        _ => None,
+    };
+    let placed = match operation {
+        PatchOperation::Add(add) => Some(&add.value),
+        PatchOperation::Replace(replace) => Some(&replace.value),
+        _ => carried,
+    };
+    let Some(placed) = placed else {
+        return Ok(0);
+    };
+    let above = operation.path().tokens().count();
+    let fits = DEEPEST.checked_sub(above);
+    if fits.is_none_or(|levels| deeper_than(placed, levels)) {
+        let text = format!("the patch would nest the object more than {DEEPEST} levels deep");
+        return Err(ApiError::new(Reason::Invalid, text));
+    }
+    Ok(carried.map_or(0, |value| value.to_string().len()))
 }
 
 /// 422 for a patch whose result cannot stand.
@@ -121,6 +146,23 @@ mod tests {
             .collect();
         let error = json_patch(json!(operations)).apply(&object()).unwrap_err();
         assert_eq!(error.reason, Reason::RequestEntityTooLarge);
+    }
+
+    #[test]
+    fn no_operation_nests_without_end() {
+        let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let path = "/a".repeat(DEEPEST);
+        for operation in [
+            json!({"op": "add", "path": "/spec/x", "value": deep(DEEPEST)}),
+            json!({"op": "replace", "path": "/spec/x", "value": deep(DEEPEST)}),
+            json!({"op": "copy", "from": "/spec", "path": format!("/spec{path}")}),
+            json!({"op": "move", "from": "/spec/x", "path": format!("/spec{path}/b")}),
+        ] {
+            let error = json_patch(json!([operation])).apply(&object()).unwrap_err();
+            assert!(error.message.contains("levels deep"), "{operation}");
+        }
+        let most = json!({"op": "add", "path": "/spec/x", "value": deep(DEEPEST - 2)});
+        assert!(json_patch(json!([most])).apply(&object()).is_ok());
     }
 
     #[test]

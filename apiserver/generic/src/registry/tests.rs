@@ -446,3 +446,17 @@ async fn the_audit_id_reaches_the_storage() {
         .unwrap();
     assert_eq!(b.storage.contexts()[0].audit_id.as_deref(), Some("id-1"));
 }
+
+/// In its envelope, in a list, it would be too deep for every reader.
+#[tokio::test]
+async fn an_object_that_is_nested_too_deeply_is_refused() {
+    let b = bench().await;
+    let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let sent = object(json!({"metadata": {"name": "a"}, "spec": {"free": deep(100)}}));
+    assert_eq!(b.create(sent).await.unwrap_err().reason.code(), 400);
+    b.create(widget("a", 1)).await.unwrap();
+    let patch = Patch::merge(json!({"spec": {"free": deep(100)}}));
+    let key = Key::namespaced("ns", "a");
+    let patched = b.registry.patch(&b.writer, &key, None, &patch).await;
+    assert_eq!(patched.unwrap_err().reason.code(), 422);
+}

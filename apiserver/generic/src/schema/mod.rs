@@ -4,10 +4,12 @@
 //! [`check_metadata`] guards `metadata`. Mirrors what kube-apiserver answers for a CustomResource of the same
 //! schema (`k8s.io/apiextensions-apiserver/pkg/apiserver/validation`).
 
+mod depth;
 mod metadata;
 mod prune;
 mod validate;
 
+pub use depth::{DEEPEST, deeper_than};
 pub use metadata::check_metadata;
 pub use prune::prune;
 pub use validate::validate;
