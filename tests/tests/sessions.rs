@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use workspaces_apiserver::{
     sessions::{
-        Held, SessionDeps, Sessions, Timing, lease::ClusterLeases, record::Wish, replica::ReplicaId,
+        Held, Reach, SessionDeps, Sessions, Timing, lease::ClusterLeases, record::Wish,
+        replica::ReplicaId,
     },
     streams::close::CloseReason,
 };
@@ -136,7 +137,8 @@ async fn one_holder_over_two_replicas_of_a_real_control_plane() -> Result<()> {
 
     let mut held = two.sessions.claim(&wish("joe")).await?;
     let sessions = one.sessions.clone();
-    let taking = tokio::spawn(async move { sessions.take_over(&wish("jim")).await });
+    let taking =
+        tokio::spawn(async move { sessions.take_over(&wish("jim"), Reach::Anybodys).await });
     let told = timeout(PATIENCE, held.told()).await?;
     ensure!(told == CloseReason::TakenOver, "{told:?}");
     held.release().await;

@@ -3,7 +3,7 @@
 /// A suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Suite {
-    /// Formatting, clippy, dependency edges, generated files: what a reviewer should not have to say
+    /// Formatting, clippy, dependency edges, licences, generated files: what a reviewer should not have to say
     Lint,
     /// Pure decisions: seconds
     Unit,
@@ -68,6 +68,7 @@ impl Suite {
                     "warnings",
                 ]),
                 script("hack/lib/check-edges", &[]),
+                script("hack/lib/deny", &[]),
                 script("hack/gen", &["--check"]),
             ]
             .into_iter()
