@@ -1,6 +1,6 @@
 //! `workspaces-apiserver`: the server's program.
 
-use std::process::ExitCode;
+use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(options.generic.logging.filter()))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     if rustls::crypto::ring::default_provider()
         .install_default()
