@@ -451,6 +451,7 @@ async fn kubevirt_late_and_gone(scene: &Scene) -> Result<()> {
     foreign_secret(scene, container)
         .await
         .context("a Secret of somebody else")?;
+    token_secret(scene).await.context("a Secret with a token")?;
 
     kubevirt(&scene.admin, false).await?;
     scene
@@ -513,6 +514,35 @@ async fn foreign_secret(scene: &Scene, container: Value) -> Result<()> {
     ensure!(
         before.resource_version() == after.resource_version(),
         "it was written"
+    );
+    Ok(())
+}
+
+/// Kubernetes would fill it with a token of the ServiceAccount that it names.
+async fn token_secret(scene: &Scene) -> Result<()> {
+    let client = scene.plane.client_as(USER, &["system:serviceaccounts"])?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));
+    let secrets: Api<DynamicObject> = Api::namespaced_with(client, "t1", &resource);
+    let owned = |kind: &str| {
+        serde_json::from_value::<DynamicObject>(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": kind,
+            "metadata": {
+                "name": "token", "annotations": {"kubernetes.io/service-account.name": "default"},
+                "ownerReferences": [{"apiVersion": "kubeworkspaces.io/v1alpha1", "kind": "Workspace",
+                    "name": "demo", "uid": "u", "controller": true}],
+            },
+        }))
+    };
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    secrets.create(&dry, &owned("Opaque")?).await?;
+    let token = owned("kubernetes.io/service-account-token")?;
+    let refused = secrets.create(&dry, &token).await;
+    ensure!(
+        matches!(&refused, Err(kube::Error::Api(status)) if status.message.contains("type Opaque")),
+        "{refused:?}"
     );
     Ok(())
 }
