@@ -69,7 +69,8 @@ pub fn parse_fields(text: &str) -> Vec<Requirement> {
         .unwrap_or_default()
 }
 
-fn split_unescaped(text: &str) -> Vec<String> {
+/// Splits at commas that are not escaped; `\\`, `\,` and `\=` stay escaped.
+pub(crate) fn split_unescaped(text: &str) -> Vec<String> {
     let mut terms = vec![String::new()];
     let mut escaped = false;
     for c in text.chars() {
@@ -102,7 +103,8 @@ fn field_term(term: &str) -> Option<Requirement> {
     })
 }
 
-fn unescape(value: &str) -> Option<String> {
+/// A value as it was before it was escaped; `None` if it was not escaped well.
+pub(crate) fn unescape(value: &str) -> Option<String> {
     let mut out = String::with_capacity(value.len());
     let mut chars = value.chars();
     while let Some(c) = chars.next() {

@@ -1,7 +1,10 @@
 //! Field selectors: `metadata.name=w1,metadata.namespace!=t1`
 //! (`k8s.io/apimachinery/pkg/fields/selector.go`).
 
-use crate::Object;
+use crate::{
+    Object,
+    selector::{split_unescaped, unescape},
+};
 
 /// Why a field selector was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +38,8 @@ impl FieldSelector {
     /// [`FieldFault`]: a 400 with its text.
     pub fn parse(text: &str, extra: &[&str]) -> Result<Self, FieldFault> {
         let mut terms = Vec::new();
-        for part in split(text) {
+        let parts = split_unescaped(text);
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let term = parse_term(&part)
                 .ok_or_else(|| FieldFault::Syntax(text.to_owned(), part.clone()))?;
             let known =
@@ -92,24 +96,6 @@ impl std::fmt::Display for FieldSelector {
     }
 }
 
-/// Splits at commas that are not escaped; `\\`, `\,` and `\=` stay escaped.
-fn split(text: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut escaped = false;
-    for c in text.chars() {
-        if c == ',' && !escaped {
-            parts.push(String::new());
-            continue;
-        }
-        escaped = c == '\\' && !escaped;
-        if let Some(part) = parts.last_mut() {
-            part.push(c);
-        }
-    }
-    parts.retain(|part| !part.is_empty());
-    parts
-}
-
 fn parse_term(part: &str) -> Option<Term> {
     let at = part.find('=')?;
     let (left, right) = (&part[..at], &part[at + 1..]);
@@ -127,22 +113,6 @@ fn parse_term(part: &str) -> Option<Term> {
         value: unescape(right)?,
         equal,
     })
-}
-
-fn unescape(value: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut chars = value.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next()? {
-                c @ ('\\' | ',' | '=') => out.push(c),
-                _ => return None,
-            },
-            '=' => return None,
-            c => out.push(c),
-        }
-    }
-    Some(out)
 }
 
 #[cfg(test)]
