@@ -259,16 +259,18 @@ fn health(
     let known = |yes: bool, what: &str| if yes { Ok(()) } else { Err(what.to_owned()) };
     Health::new(lifecycle.stopping.clone())
         .ready("storage-synced", Box::new(move || stores.synced()))
-        .ready("namespaces-synced", Box::new(move || known(namespaces.is_ready(), "namespaces are not known yet")))
+        .ready(
+            "namespaces-synced",
+            Box::new(move || known(namespaces.is_ready(), "namespaces are not known yet")),
+        )
         .ready(
             "serving-certificate",
-            Box::new(move || known(certificate.borrow().is_some(), "there is no serving certificate yet")),
-        )
-        .ready(
-            "front-proxy-trust",
             Box::new(move || {
-                let known_ca = trust.current().request_header.is_some();
-                known(known_ca, "the front proxy's CA is not known: see kube-system/extension-apiserver-authentication")
+                known(
+                    certificate.borrow().is_some(),
+                    "there is no serving certificate yet",
+                )
             }),
         )
+        .ready("front-proxy-trust", Box::new(move || trust.ready()))
 }

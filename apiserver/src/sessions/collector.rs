@@ -20,9 +20,15 @@ pub(super) async fn collect(inner: &Inner, stop: CancellationToken) {
 }
 
 async fn round(inner: &Inner) {
-    let beats = match inner.leases.list().await {
-        Ok(beats) => beats,
-        Err(error) => {
+    // One look that hangs must not keep all later ones from happening.
+    let looking = tokio::time::timeout(inner.timing.renewal_limit, inner.leases.list());
+    let beats = match looking.await {
+        Ok(Ok(beats)) => beats,
+        Err(_) => {
+            tracing::warn!("replicas' Leases could not be listed in time");
+            return;
+        }
+        Ok(Err(error)) => {
             tracing::warn!(%error, inside = error.internal, "replicas' Leases could not be listed");
             return;
         }
