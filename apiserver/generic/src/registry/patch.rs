@@ -104,10 +104,11 @@ fn check_operation(document: &Value, operation: &PatchOperation) -> Result<usize
     Ok(carried.map_or(0, |value| value.to_string().len()))
 }
 
-/// 422 for a patch whose result cannot stand.
+/// 422 for a patch whose result cannot stand. Unlike Go's server it shows the object's name and not
+/// the object: the message is in audit logs, too, which hold no bodies.
 pub(super) fn invalid(document: &Value, why: &str) -> ApiError {
-    let shown = Value::String(document.to_string());
-    let cause = super::causes::invalid("patch", &shown, why);
+    let shown = &document["metadata"]["name"];
+    let cause = super::causes::invalid("patch", shown, why);
     let text = format!(" \"\" is invalid: {}: {}", cause.field, cause.message);
     ApiError::new(Reason::Invalid, text).cause(&cause.reason, cause.message, &cause.field)
 }
@@ -130,6 +131,14 @@ mod tests {
         let patch = Patch::merge(json!({"spec": {"x": null, "y": [1]}}));
         let result = patch.apply(&object()).unwrap().object;
         assert_eq!(result.pointer("/spec"), Some(&json!({"y": [1]})));
+    }
+
+    #[test]
+    fn a_refusal_names_the_object_and_does_not_show_it() {
+        let document = json!({"metadata": {"name": "tiny"}, "spec": {"defaultPassword": "s3cret"}});
+        let error = invalid(&document, "unknown field \"spec.x\"");
+        assert!(error.message.contains("tiny") && error.message.contains("spec.x"));
+        assert!(!error.to_status().to_string().contains("s3cret"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use hyper_util::{
     server::conn::auto,
 };
 use rustls::pki_types::CertificateDer;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
@@ -66,9 +67,7 @@ impl Shared {
     }
 
     async fn handshake(&self, tcp: TcpStream) -> Option<TlsStream<TcpStream>> {
-        if let Err(error) = tcp.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
-        }
+        prepare(&tcp);
         match tokio::time::timeout(limits::HANDSHAKE, self.acceptor.accept(tcp)).await {
             Ok(Ok(tls)) => Some(tls),
             Ok(Err(error)) => {
@@ -112,6 +111,19 @@ impl Shared {
     }
 }
 
+/// Small writes go out at once, and a hop that died without a word is noticed: HTTP/1.1 watches and
+/// streams have nothing else that would.
+fn prepare(tcp: &TcpStream) {
+    let socket = SockRef::from(tcp);
+    let unacknowledged = Some(limits::UNACKNOWLEDGED);
+    let set = tcp
+        .set_nodelay(true)
+        .and_then(|()| socket.set_tcp_user_timeout(unacknowledged));
+    if let Err(error) = set {
+        tracing::debug!(%error, "cannot set options of a connection");
+    }
+}
+
 async fn answer(handler: &dyn Handler, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
     if let Err(error) = limits::check_headers(request.headers()) {
         return error.to_response();
@@ -138,4 +150,23 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(limits::PING_EVERY)
         .keep_alive_timeout(limits::PING_ANSWER);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dead_hop_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, server) = tokio::join!(client, listener.accept());
+        let (_client, (server, _)) = (client.unwrap(), server.unwrap());
+        prepare(&server);
+        let timeout = SockRef::from(&server).tcp_user_timeout().unwrap();
+        assert_eq!(timeout, Some(limits::UNACKNOWLEDGED));
+        assert!(server.nodelay().unwrap());
+    }
 }

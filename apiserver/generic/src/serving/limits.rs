@@ -29,6 +29,9 @@ pub const PING_EVERY: Duration = Duration::from_secs(30);
 /// For the answer to an HTTP/2 ping.
 pub const PING_ANSWER: Duration = Duration::from_secs(15);
 
+/// For bytes that a peer does not acknowledge: a hop that died without a word.
+pub const UNACKNOWLEDGED: Duration = Duration::from_secs(45);
+
 /// What hyper itself takes; beyond that it answers 431 without a Status.
 pub(super) const PARSER_HEADERS: usize = 2 * MAX_HEADERS;
 /// As [`PARSER_HEADERS`], in bytes.
