@@ -94,11 +94,12 @@ pub enum Command {
 }
 
 const CONSOLE_HELP: &str = "\
-The session ends with Ctrl-]. Everything else, Ctrl-C too, goes to the workspace. In a pipe, standard output has the
-workspace's bytes only; the end of standard input leaves the reading open.
+The session ends with Ctrl-]. Everything else, Ctrl-C too, goes to the workspace. In a pipe,
+standard output has the workspace's bytes only, and the end of standard input leaves the reading
+open; a shell in a container sees it as Ctrl-D.
 
-Exit codes: 0 the session ended in the ordinary way, 1 it did not or never began, 128 + N ended by signal N;
-for a container the exit code of its shell.
+Exit codes: 0 the session ended in the ordinary way, 1 it did not or never began, 128 + N ended by
+signal N; for a container the exit code of its shell.
 
 Examples:
   kubectl workspace console demo

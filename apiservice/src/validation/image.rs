@@ -13,7 +13,7 @@ pub fn image(row: &Value, object: &Object) -> Vec<Cause> {
     if let Err(causes) = by_schema(row, object) {
         return causes;
     }
-    let mut causes = name(object);
+    let mut causes = Vec::from_iter(name(object));
     causes.extend(one_of(
         object,
         "/spec/videoDevice",

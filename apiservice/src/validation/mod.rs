@@ -5,13 +5,14 @@ mod names;
 mod workspace;
 
 pub use image::image;
-pub use names::{dns_label, dns_subdomain};
+pub use names::dns_label;
 pub use workspace::{workspace, workspace_update};
 
 use apiserver_generic::{Cause, Object, schema};
 use serde_json::Value;
 
-/// Names are DNS subdomains of at most 63 characters, so that children and labels can carry them.
+/// Names are at most 63 characters long, so that children and labels can carry them; that they are
+/// DNS subdomains is a rule of all objects, and the registry's.
 pub const MAX_NAME: usize = 63;
 
 /// Problems of a session object.
@@ -29,20 +30,14 @@ fn by_schema(row: &Value, object: &Object) -> Result<(), Vec<Cause>> {
     }
 }
 
-fn name(object: &Object) -> Vec<Cause> {
-    let name = object.name();
-    let mut causes: Vec<Cause> = dns_subdomain(name)
-        .into_iter()
-        .map(|why| invalid("metadata.name", name, &why))
-        .collect();
-    if name.len() > MAX_NAME {
-        causes.push(cause(
+fn name(object: &Object) -> Option<Cause> {
+    (object.name().len() > MAX_NAME).then(|| {
+        cause(
             "FieldValueTooLong",
             "metadata.name",
             format!("Too long: may not be more than {MAX_NAME} bytes"),
-        ));
-    }
-    causes
+        )
+    })
 }
 
 fn invalid(field: &str, value: &str, why: &str) -> Cause {
