@@ -43,6 +43,8 @@ pub enum CloseReason {
     Migrated,
     /// The guest is gone.
     GuestGone,
+    /// The pod of a shell is gone.
+    PodGone,
     /// The session object was deleted.
     EndedByAdmin,
     /// The client took nothing for too long.
@@ -64,7 +66,7 @@ impl CloseReason {
             Self::Stopped => 4003,
             Self::Deleted => 4004,
             Self::Migrated => 4005,
-            Self::GuestGone => 4006,
+            Self::GuestGone | Self::PodGone => 4006,
             Self::EndedByAdmin => 4007,
             Self::SlowReader => 4008,
             Self::ControlPlaneUnreachable => 4009,
@@ -97,6 +99,7 @@ impl CloseReason {
             Self::Deleted => "the workspace was deleted",
             Self::Migrated => "the machine moved to another node; connect again to go on",
             Self::GuestGone => "the guest is gone: it shut down, was reset or crashed",
+            Self::PodGone => "the pod is gone: it was deleted, evicted or replaced",
             Self::EndedByAdmin => "the session was ended by an administrator",
             Self::SlowReader => "the client did not read for too long",
             Self::ControlPlaneUnreachable => {
@@ -124,6 +127,7 @@ impl CloseReason {
             Self::Deleted => "deleted",
             Self::Migrated => "migrated",
             Self::GuestGone => "guest-gone",
+            Self::PodGone => "pod-gone",
             Self::EndedByAdmin => "ended-by-admin",
             Self::SlowReader => "slow-reader",
             Self::ControlPlaneUnreachable => "control-plane-unreachable",
@@ -188,6 +192,7 @@ mod tests {
             R::Deleted,
             R::Migrated,
             R::GuestGone,
+            R::PodGone,
             R::EndedByAdmin,
             R::SlowReader,
             R::ControlPlaneUnreachable,

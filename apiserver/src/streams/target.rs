@@ -140,10 +140,11 @@ impl Finder {
                 }
                 match self.fetch.container(&now).await {
                     Ok(found) => {
-                        (found.pod_uid != container.pod_uid).then_some(CloseReason::GuestGone)
+                        (found.pod_uid != container.pod_uid).then_some(CloseReason::PodGone)
                     }
-                    Err(error) => (error.reason != Reason::ServiceUnavailable)
-                        .then_some(CloseReason::GuestGone),
+                    Err(error) => {
+                        (error.reason != Reason::ServiceUnavailable).then_some(CloseReason::PodGone)
+                    }
                 }
             }
         }

@@ -6,7 +6,7 @@ use futures::SinkExt as _;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
-use self::world::{MACHINE, World, closed, data};
+use self::world::{MACHINE, PODS, World, closed, data};
 
 const PLAIN: [(&str, &str); 1] = [("sec-websocket-protocol", "plain.kubevirt.io")];
 
@@ -165,6 +165,22 @@ async fn the_end_of_the_guest_is_named() {
     let close = closed(&mut client).await.unwrap();
     assert_eq!(u16::from(close.code), 4006);
     assert!(!world.has_session().await);
+}
+
+#[tokio::test]
+async fn the_end_of_the_pod_is_named_and_is_no_guests() {
+    let mut world = World::new("container").await;
+    let (mut client, _) = world.connect(&PLAIN, "").await.unwrap();
+    let (_, upstream) = world.dialled().await;
+    world
+        .cluster
+        .objects
+        .lock()
+        .insert(PODS.to_owned(), json!({"items": []}));
+    drop(upstream);
+    let close = closed(&mut client).await.unwrap();
+    assert_eq!(u16::from(close.code), 4006);
+    assert!(close.reason.contains("the pod is gone"), "{}", close.reason);
 }
 
 #[tokio::test]

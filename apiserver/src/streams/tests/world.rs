@@ -58,7 +58,7 @@ const VM: &str = "/apis/kubevirt.io/v1/namespaces/t1/virtualmachines/demo";
 const SET: &str = "/apis/apps/v1/namespaces/t1/statefulsets/demo";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/t1/deployments/demo";
 const REPLICA_SET: &str = "/apis/apps/v1/namespaces/t1/replicasets/demo-5d";
-const PODS: &str = "/api/v1/namespaces/t1/pods";
+pub(super) const PODS: &str = "/api/v1/namespaces/t1/pods";
 const SOON: Duration = Duration::from_secs(20);
 
 struct AlwaysAlive;
