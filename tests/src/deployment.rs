@@ -4,6 +4,7 @@
 use std::{
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
@@ -104,14 +105,24 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Waits until kube-apiserver finds the first server Available; a server that ends is not waited for.
+    /// Waits until kube-apiserver finds the first server Available and publishes its OpenAPI, which it
+    /// asks for a second later; a server that ends is not waited for.
     async fn available(&mut self) -> Result<()> {
         let client = self.plane.client()?;
-        let mut available = std::pin::pin!(wait_available(&client, APISERVICE));
+        let mut available = std::pin::pin!(async {
+            wait_available(&client, APISERVICE).await?;
+            while !openapi(&client)
+                .await?
+                .contains("apis/kubeworkspaces.io/v1alpha1")
+            {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            anyhow::Ok(())
+        });
         loop {
             tokio::select! {
-                answer = &mut available => return Ok(answer?),
-                () = tokio::time::sleep(std::time::Duration::from_millis(200)) => self.servers[0].child.check()?,
+                answer = &mut available => return answer,
+                () = tokio::time::sleep(Duration::from_millis(200)) => self.servers[0].child.check()?,
             }
         }
     }
@@ -231,6 +242,12 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 /// The repository's top folder.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+async fn openapi(client: &Client) -> Result<String> {
+    Ok(client
+        .request_text(http::Request::get("/openapi/v3").body(Vec::new())?)
+        .await?)
 }
 
 fn free_port() -> Result<u16> {

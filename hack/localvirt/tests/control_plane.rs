@@ -453,8 +453,14 @@ async fn discovery(stack: &Stack) {
         ])
         .await;
     assert_eq!(mine.trim(), "");
-    let openapi = stack.kubectl(&["get", "--raw", "/openapi/v3"]).await;
-    assert!(openapi.contains("apis/subresources.kubevirt.io/v1"));
+    // kube-apiserver asks a server for its OpenAPI a second after it has become available.
+    until("the OpenAPI of the group", || async {
+        let openapi = stack.kubectl(&["get", "--raw", "/openapi/v3"]).await;
+        openapi
+            .contains("apis/subresources.kubevirt.io/v1")
+            .then_some(())
+    })
+    .await;
 }
 
 /// A machine that no instance can be made of says why, and gets up once it is mended.
