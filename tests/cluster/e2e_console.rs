@@ -162,7 +162,7 @@ async fn a_containers_console_is_a_shell_with_resize_and_exit_status() -> Result
 
     // The end of input, said at once, costs no output: the shell runs what was typed and ends.
     let mut piped = open(&alice, &path, &V5).await?.stream()?;
-    piped.write("seq 1 20000\n").await?;
+    piped.write("seq 1 20000; exit 3\n").await?;
     piped.write_channel(255, &[0]).await?;
     piped.expect("\n20000\r\n", 20).await?;
     piped.end(20).await?;
