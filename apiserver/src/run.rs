@@ -125,6 +125,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
     let console = console(
         &client,
         &stores,
+        &namespaces,
         sessions,
         &metrics,
         &lifecycle,
@@ -207,6 +208,7 @@ fn sessions(
 fn console(
     client: &Client,
     stores: &Stores,
+    namespaces: &Arc<dyn Namespaces>,
     sessions: Sessions,
     metrics: &Metrics,
     lifecycle: &Lifecycle,
@@ -222,6 +224,7 @@ fn console(
             .ok_or(RunError::Table("workspaces"))?
             .storage
             .clone(),
+        namespaces: namespaces.clone(),
         sessions,
         metrics: stream_metrics.ok_or(RunError::Table("metrics"))?,
         tasks: lifecycle.streams.clone(),

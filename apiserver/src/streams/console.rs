@@ -9,7 +9,8 @@ use std::{
 };
 
 use apiserver_generic::{
-    ApiError, Body, Call, Connect, Reason, Storage, authz::authorize, call::full,
+    ApiError, Body, Call, Connect, Reason, Storage, admission::Namespaces, authz::authorize,
+    call::full,
 };
 use apiservice::v1alpha1::SessionMode;
 use async_trait::async_trait;
@@ -68,6 +69,8 @@ pub struct ConsoleDeps {
     pub client: Client,
     /// Storage of `workspaces`.
     pub workspaces: Arc<dyn Storage>,
+    /// Which namespaces are being deleted.
+    pub namespaces: Arc<dyn Namespaces>,
     /// Claims on exclusive streams.
     pub sessions: Sessions,
     /// What Prometheus is told.
@@ -111,13 +114,14 @@ impl Console {
         let ConsoleDeps {
             client,
             workspaces,
+            namespaces,
             sessions,
             metrics,
             tasks,
             options,
         } = deps;
         Self {
-            finder: Finder::new(workspaces, Fetch::new(client.clone())),
+            finder: Finder::new(workspaces, namespaces, Fetch::new(client.clone())),
             client,
             sessions,
             metrics,

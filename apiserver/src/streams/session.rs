@@ -235,10 +235,11 @@ async fn reason(
 ) -> CloseReason {
     let end = match ending {
         Ending::Told(CloseReason::EndedByAdmin) => {
-            // The garbage collector deletes a deleted workspace's sessions too.
-            let gone = finder.cause_now(workspace, target).await;
-            let gone = gone.filter(|reason| *reason == CloseReason::Deleted);
-            return gone.unwrap_or(CloseReason::EndedByAdmin);
+            // The sessions of a deleted workspace or namespace are deleted with it.
+            return match finder.is_deleted(workspace).await {
+                true => CloseReason::Deleted,
+                false => CloseReason::EndedByAdmin,
+            };
         }
         Ending::Told(reason) => return reason,
         Ending::End(end) => end,

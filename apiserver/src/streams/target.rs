@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver_generic::{ApiError, Key, Reason, Storage, storage::StorageError};
+use apiserver_generic::{
+    ApiError, Key, Reason, Storage,
+    admission::{NamespacePhase, Namespaces},
+    storage::StorageError,
+};
 use apiservice::v1alpha1::GROUP;
 
 use super::{
@@ -57,13 +61,22 @@ impl Target {
 #[derive(Clone)]
 pub struct Finder {
     workspaces: Arc<dyn Storage>,
+    namespaces: Arc<dyn Namespaces>,
     fetch: Fetch,
 }
 
 impl Finder {
     /// Over the stored workspaces and the cluster.
-    pub fn new(workspaces: Arc<dyn Storage>, fetch: Fetch) -> Self {
-        Self { workspaces, fetch }
+    pub fn new(
+        workspaces: Arc<dyn Storage>,
+        namespaces: Arc<dyn Namespaces>,
+        fetch: Fetch,
+    ) -> Self {
+        Self {
+            workspaces,
+            namespaces,
+            fetch,
+        }
     }
 
     /// A workspace as it is now.
@@ -120,6 +133,37 @@ impl Finder {
 
     /// The same from what is there at this moment.
     pub async fn cause_now(&self, before: &Workspace, target: &Target) -> Option<CloseReason> {
+        match self.cause_beneath(before, target).await? {
+            // The namespace controller deletes in no order: guests may go before workspaces.
+            CloseReason::GuestGone | CloseReason::PodGone
+                if self.namespace_ends(&before.namespace).await =>
+            {
+                Some(CloseReason::Deleted)
+            }
+            reason => Some(reason),
+        }
+    }
+
+    /// Whether the workspace is deleted or about to be, alone or with its namespace.
+    pub async fn is_deleted(&self, before: &Workspace) -> bool {
+        let Ok(now) = self.stored(&before.namespace, &before.name).await else {
+            return false;
+        };
+        let lives = now.is_some_and(|now| now.uid == before.uid && !now.deleting);
+        !lives || self.namespace_ends(&before.namespace).await
+    }
+
+    /// The watch may be behind what the end of a guest tells of, so that the cluster is asked too.
+    async fn namespace_ends(&self, name: &str) -> bool {
+        let ending = Some(NamespacePhase::Terminating);
+        if self.namespaces.cached(name) == ending {
+            return true;
+        }
+        let asking = tokio::time::timeout(CAUSE_LIMIT, self.namespaces.live(name));
+        matches!(asking.await, Ok(Ok(phase)) if phase == ending)
+    }
+
+    async fn cause_beneath(&self, before: &Workspace, target: &Target) -> Option<CloseReason> {
         let now = self.stored(&before.namespace, &before.name).await.ok()?;
         let now = now.filter(|now| now.uid == before.uid);
         match target {

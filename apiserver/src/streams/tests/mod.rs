@@ -2,6 +2,7 @@
 
 mod world;
 
+use apiserver_generic::admission::NamespacePhase;
 use futures::SinkExt as _;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
@@ -218,6 +219,43 @@ async fn a_deleted_workspace_is_the_reason_when_its_session_is_collected() {
     world.delete_workspace().await;
     let close = closed(&mut client).await.unwrap();
     assert_eq!(u16::from(close.code), 4004);
+}
+
+#[tokio::test]
+async fn whatever_goes_first_when_a_namespace_is_deleted_the_workspace_was_deleted() {
+    let gone: [(&str, &str, serde_json::Value); 2] = [
+        ("vm", MACHINE, json!(null)),
+        ("container", PODS, json!({"items": []})),
+    ];
+    for (kind, path, left) in gone {
+        let mut world = World::new(kind).await;
+        let (mut client, _) = world.connect(&PLAIN, "").await.unwrap();
+        let (_, upstream) = world.dialled().await;
+        *world.namespace.0.lock() = Some(NamespacePhase::Terminating);
+        match left.is_null() {
+            true => world.cluster.objects.lock().remove(path),
+            false => world.cluster.objects.lock().insert(path.to_owned(), left),
+        };
+        drop(upstream);
+        let close = closed(&mut client).await.unwrap();
+        assert_eq!(u16::from(close.code), 4004, "{kind}: {}", close.reason);
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_goes_with_its_namespace_was_not_ended_by_an_administrator() {
+    for (phase, expected) in [
+        (NamespacePhase::Terminating, 4004),
+        (NamespacePhase::Active, 4007),
+    ] {
+        let mut world = World::new("vm").await;
+        let (mut client, _) = world.connect(&PLAIN, "").await.unwrap();
+        let _upstream = world.dialled().await;
+        *world.namespace.0.lock() = Some(phase);
+        world.delete_session().await;
+        let close = closed(&mut client).await.unwrap();
+        assert_eq!(u16::from(close.code), expected, "{}", close.reason);
+    }
 }
 
 #[tokio::test]

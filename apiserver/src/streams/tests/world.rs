@@ -11,6 +11,7 @@ use std::{
 use apiserver_generic::{
     ApiError, Attributes, Authorizer, Body, Call, Connect as _, Key, Object, Storage as _,
     UserInfo,
+    admission::{NamespacePhase, Namespaces},
     authz::{Decision, authorize},
     call::{ClientAddress, full},
     request::RequestInfo,
@@ -73,6 +74,23 @@ impl Leases for AlwaysAlive {
     }
     async fn remove(&self, _: &str) -> Result<(), ApiError> {
         Ok(())
+    }
+}
+
+/// The phase of every namespace; a watch that is behind knows none.
+#[derive(Clone, Default)]
+pub(super) struct Phase(pub(super) Arc<Mutex<Option<NamespacePhase>>>);
+
+#[async_trait]
+impl Namespaces for Phase {
+    fn is_ready(&self) -> bool {
+        true
+    }
+    fn cached(&self, _: &str) -> Option<NamespacePhase> {
+        None
+    }
+    async fn live(&self, _: &str) -> Result<Option<NamespacePhase>, ApiError> {
+        Ok(*self.0.lock())
     }
 }
 
@@ -161,6 +179,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
 pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) verbs: Verbs,
+    pub(super) namespace: Phase,
     pub(super) draining: CancellationToken,
     workspaces: MemoryStorage,
     sessions: MemoryStorage,
@@ -198,7 +217,8 @@ impl World {
             Verbs::default(),
         );
         verbs.0.lock().extend(["get", "create"]);
-        let console = console(upstream, &workspaces, &sessions, &stop).await;
+        let namespace = Phase::default();
+        let console = console(upstream, &workspaces, &namespace, &sessions, &stop).await;
         let (ours, drain) = (verbs.clone(), draining.clone());
         let address = serve(move |request| {
             let (console, verbs, draining) = (console.clone(), ours.clone(), drain.clone());
@@ -208,6 +228,7 @@ impl World {
         let world = Self {
             cluster,
             verbs,
+            namespace,
             draining,
             workspaces,
             sessions,
@@ -295,6 +316,12 @@ impl World {
             .delete(&context, &stored.key, stored.revision)
             .await
             .unwrap();
+        self.delete_session().await;
+    }
+
+    /// Marks the session as deleted.
+    pub(super) async fn delete_session(&self) {
+        let context = WriteContext::default();
         let mut session = self.sessions.get(&session_key()).await.unwrap();
         session
             .object
@@ -386,6 +413,7 @@ fn session_key() -> Key {
 async fn console(
     upstream: SocketAddr,
     workspaces: &MemoryStorage,
+    namespace: &Phase,
     sessions: &MemoryStorage,
     stop: &CancellationToken,
 ) -> Arc<Console> {
@@ -404,6 +432,7 @@ async fn console(
     Arc::new(Console::new(ConsoleDeps {
         client: kube::Client::try_from(config).unwrap(),
         workspaces: Arc::new(workspaces.clone()),
+        namespaces: Arc::new(namespace.clone()),
         sessions,
         metrics: StreamMetrics::register(&mut prometheus_client::registry::Registry::default()),
         tasks,
