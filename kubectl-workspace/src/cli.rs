@@ -95,8 +95,9 @@ pub enum Command {
 
 const CONSOLE_HELP: &str = "\
 The session ends with Ctrl-]. Everything else, Ctrl-C too, goes to the workspace. In a pipe,
-standard output has the workspace's bytes only, and the end of standard input leaves the reading
-open; a shell in a container sees it as Ctrl-D.
+standard output has the workspace's bytes only. There a shell in a container has no terminal, as
+with kubectl exec -i: it reads its commands to their end, and its errors come on standard error.
+A serial line has no end of input: the reading stays open.
 
 Exit codes: 0 the session ended in the ordinary way, 1 it did not or never began, 128 + N ended by
 signal N; for a container the exit code of its shell.
@@ -105,7 +106,8 @@ Examples:
   kubectl workspace console demo
   kubectl workspace console demo -n team-a --timeout 10m
   kubectl workspace console demo --takeover
-  kubectl workspace console demo | grep -m1 login";
+  kubectl workspace console demo | grep -m1 login
+  kubectl workspace console box < script.sh > output";
 
 /// `console`.
 #[derive(Clone, Debug, Args)]

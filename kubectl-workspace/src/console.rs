@@ -31,9 +31,11 @@ pub async fn console(cluster: &Cluster, options: cli::Console) -> anyhow::Result
         .as_str()
         .unwrap_or("container")
         .to_owned();
+    let terminal = std::io::stdin().is_terminal();
+    let path = path(&target, takeover, terminal || kind == "vm");
     let (stream, protocol) =
-        wait_and_open(cluster, &target, protocols(&kind), takeover, timeout).await?;
-    eprintln!("{}", greeting(&target.name, std::io::stdin().is_terminal()));
+        wait_and_open(cluster, &target, &path, protocols(&kind), timeout).await?;
+    eprintln!("{}", greeting(&target.name, terminal));
     session(stream, framing(&protocol), &target).await
 }
 
@@ -59,22 +61,30 @@ fn greeting(name: &str, terminal: bool) -> String {
     }
 }
 
+/// Without a terminal here a shell gets none there, as with `kubectl exec -i`: its errors come
+/// apart, and the end of our input is the end of its.
+fn path(target: &Target, takeover: bool, terminal: bool) -> String {
+    let wishes = [(takeover, "takeover=true"), (!terminal, "tty=false")];
+    let wishes: Vec<_> = wishes.iter().filter(|(wanted, _)| *wanted).collect();
+    let mut path = format!("{}/console", target.path());
+    for (index, (_, wish)) in wishes.iter().enumerate() {
+        path.push(if index == 0 { '?' } else { '&' });
+        path.push_str(wish);
+    }
+    path
+}
+
 async fn wait_and_open(
     cluster: &Cluster,
     target: &Target,
+    path: &str,
     protocols: &[&str],
-    takeover: bool,
     timeout: Duration,
 ) -> Result<(Stream, String), OpenError> {
-    let path = format!(
-        "{}/console{}",
-        target.path(),
-        if takeover { "?takeover=true" } else { "" }
-    );
     let start = Instant::now();
     let mut said = String::new();
     loop {
-        match open(cluster, &path, protocols).await {
+        match open(cluster, path, protocols).await {
             Err(OpenError::Starting {
                 message,
                 retry_after,
@@ -93,8 +103,11 @@ async fn wait_and_open(
 async fn session(stream: Stream, framing: Framing, target: &Target) -> anyhow::Result<u8> {
     let mut signals = Signals::new()?;
     let closed = terminal::stdout_closed();
-    let sizes = sizes()?;
     let raw = Raw::enter()?;
+    let sizes = match &raw {
+        Some(_) => sizes()?,
+        None => mpsc::channel(1).1,
+    };
     let relay = Relay {
         input: tokio::io::stdin(),
         output: tokio::io::stdout(),
@@ -213,6 +226,23 @@ mod tests {
         assert_eq!(protocols("scratch"), [V5, V4]);
         assert_eq!(framing(PLAIN), Framing::Raw);
         assert_eq!(framing(V4), Framing::Channels { half_close: false });
+    }
+
+    #[test]
+    fn a_shell_in_a_pipe_asks_for_no_terminal() {
+        let target = Target {
+            name: "demo".into(),
+            namespace: "t1".into(),
+        };
+        for (takeover, terminal, expected) in [
+            (false, true, "/console"),
+            (true, true, "/console?takeover=true"),
+            (false, false, "/console?tty=false"),
+            (true, false, "/console?takeover=true&tty=false"),
+        ] {
+            let path = path(&target, takeover, terminal);
+            assert!(path.ends_with(&format!("/demo{expected}")), "{path}");
+        }
     }
 
     #[test]

@@ -18,10 +18,21 @@ async fn plugin(place: &Place, args: &[&str], input: &str) -> Result<Output> {
         .kill_on_drop(true)
         .spawn()?;
     let mut stdin = child.stdin.take().context("no stdin")?;
-    stdin.write_all(input.as_bytes()).await?;
-    drop(stdin);
+    // Beside the reading, or two full pipes would wait for each other.
+    let typing = async {
+        let typed = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        typed
+    };
     let limit = std::time::Duration::from_secs(120);
-    Ok(tokio::time::timeout(limit, child.wait_with_output()).await??)
+    let both = async { tokio::join!(typing, child.wait_with_output()) };
+    let (typed, output) = tokio::time::timeout(limit, both).await?;
+    // Who ends early reads no more.
+    typed.or_else(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    })?;
+    Ok(output?)
 }
 
 fn text(output: &Output) -> String {
@@ -45,6 +56,20 @@ async fn a_shell_in_a_pipe_gives_its_output_and_its_exit_status() -> Result<()> 
     assert_eq!(ran.status.code(), Some(7), "{}", text(&ran));
     assert!(text(&ran).contains("42-box-0"), "{}", text(&ran));
 
+    // The end of the input is the end of the shell: nothing here says `exit`.
+    let ended = plugin(&place, &["console", "box"], "echo hi\n").await?;
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "hi\n");
+    let failed = plugin(
+        &place,
+        &["console", "box"],
+        "echo out; echo err >&2; (exit 3)",
+    )
+    .await?;
+    assert_eq!(failed.status.code(), Some(3), "{}", text(&failed));
+    assert_eq!(String::from_utf8_lossy(&failed.stdout), "out\n");
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("err\n"));
+
     let missing = plugin(&place, &["console", "nobody"], "").await?;
     assert_eq!(missing.status.code(), Some(1), "{}", text(&missing));
     assert!(
@@ -52,6 +77,23 @@ async fn a_shell_in_a_pipe_gives_its_output_and_its_exit_status() -> Result<()> 
         "{}",
         text(&missing)
     );
+    place.end().await
+}
+
+/// A program that reads the rest of the script takes its end: on a terminal the shell would wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mebibyte_passes_each_way_and_nothing_of_it_is_lost_at_the_end() -> Result<()> {
+    let place = Place::new("pipe").await?;
+    place.container("box").await?;
+    let line = format!("{}\n", "0123456789abcde".repeat(4));
+    let data = line.repeat((1 << 20) / line.len() + 1);
+    let ran = plugin(&place, &["console", "box"], &format!("exec cat\n{data}")).await?;
+    assert_eq!(ran.status.code(), Some(0), "{}", ran.status);
+    assert!(data.len() >= 1 << 20 && ran.stdout == data.as_bytes());
+
+    let script = "head -c 1048576 /dev/zero; cat > /dev/null\nexit 9\n";
+    let ran = plugin(&place, &["console", "box"], script).await?;
+    assert_eq!((ran.status.code(), ran.stdout.len()), (Some(0), 1 << 20));
     place.end().await
 }
 

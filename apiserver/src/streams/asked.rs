@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use apiserver_generic::{Attributes, Authorizer, Call, UserInfo, audit::Record};
+use apiserver_generic::{Attributes, Authorizer, Call, UserInfo, audit::Record, endpoints::Query};
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
+
+use super::wire::Stdio;
 
 /// What a caller asks for.
 pub(super) struct Asked {
@@ -19,6 +21,8 @@ pub(super) struct Asked {
     pub(super) headers: HeaderMap,
     /// Whether `?takeover=true` was said.
     pub(super) takeover: bool,
+    /// What a shell gets: pipes after `?tty=false`.
+    pub(super) stdio: Stdio,
     /// Who asks.
     pub(super) user: UserInfo,
     /// What was authorized already.
@@ -42,6 +46,7 @@ impl Asked {
         let peer = call.client.peer.ip();
         let asked = Self {
             takeover: wants_takeover(call.request.uri().query()),
+            stdio: wants_stdio(&Query::of(call.request.uri())),
             method: call.request.method().clone(),
             headers: std::mem::take(call.request.headers_mut()),
             namespace: call.info.namespace,
@@ -87,9 +92,34 @@ fn wants_takeover(query: Option<&str>) -> bool {
         .any(|pair| matches!(pair, "takeover=true" | "takeover=1" | "takeover"))
 }
 
+/// `tty` as `pods/exec` reads a boolean. Unlike there, a console that does not say has a terminal.
+fn wants_stdio(query: &Query) -> Stdio {
+    match query.switch("tty") {
+        Some(false) => Stdio::Pipes,
+        Some(true) | None => Stdio::Terminal,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_console_has_a_terminal_unless_it_is_told_not_to() {
+        for (query, expected) in [
+            ("", Stdio::Terminal),
+            ("tty", Stdio::Terminal),
+            ("tty=no", Stdio::Terminal),
+            ("xtty=false", Stdio::Terminal),
+            ("tty=true&tty=false", Stdio::Terminal),
+            ("takeover=true&tty=False", Stdio::Pipes),
+            ("tty=0", Stdio::Pipes),
+            ("tty=fals%65", Stdio::Pipes),
+        ] {
+            let query = Query::of(&format!("/console?{query}").parse().unwrap());
+            assert_eq!(wants_stdio(&query), expected, "{query:?}");
+        }
+    }
 
     #[test]
     fn only_a_plain_yes_takes_over() {

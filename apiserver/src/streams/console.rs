@@ -30,7 +30,7 @@ use super::{
     session::{Accepted, Caller},
     target::{Finder, Target},
     upstream,
-    wire::UpstreamWire,
+    wire::{Stdio, UpstreamWire},
 };
 use crate::sessions::{Held, Reach, Sessions, record::Wish};
 
@@ -165,7 +165,9 @@ impl Console {
         let workspace = self.finder.workspace(&asked.namespace, &asked.name).await?;
         let target = self.finder.target(&workspace).await?;
         let mut held = self.claim(&asked, &workspace, &target).await?;
-        let reached = self.reach(&workspace, &target, held.as_mut()).await;
+        let reached = self
+            .reach(&workspace, &target, asked.stdio, held.as_mut())
+            .await;
         let (upstream, wire) = match reached {
             Ok(reached) => reached,
             Err(error) => {
@@ -246,12 +248,13 @@ impl Console {
         &self,
         workspace: &Workspace,
         target: &Target,
+        stdio: Stdio,
         held: Option<&mut Held>,
     ) -> Result<(TokioIo<Upgraded>, UpstreamWire), ApiError> {
-        let address = target.address(workspace);
+        let address = target.address(workspace, stdio);
         let reaching = async {
             let dialled = upstream::dial(&self.client, &address).await?;
-            let wire = target.wire(dialled.subprotocol.as_deref())?;
+            let wire = target.wire(dialled.subprotocol.as_deref(), stdio)?;
             self.finder.confirm(workspace, target).await?;
             Ok((dialled.io, wire))
         };

@@ -13,7 +13,7 @@ use super::{
     close::CloseReason,
     resolve::{Container, Kind, Machine, Workspace, cause, fetch::Fetch},
     upstream::Address,
-    wire::UpstreamWire,
+    wire::{Stdio, UpstreamWire},
 };
 
 /// How long and how often the cause of an end is looked for.
@@ -31,11 +31,12 @@ pub enum Target {
 
 impl Target {
     /// Where to dial.
-    pub fn address(&self, workspace: &Workspace) -> Address {
+    pub fn address(&self, workspace: &Workspace, stdio: Stdio) -> Address {
+        let namespace = &workspace.namespace;
         match self {
-            Self::Serial(machine) => Address::console(&workspace.namespace, &machine.name),
+            Self::Serial(machine) => Address::console(namespace, &machine.name),
             Self::Shell(container) => {
-                Address::shell(&workspace.namespace, container, workspace.shell.as_deref())
+                Address::shell(namespace, container, workspace.shell.as_deref(), stdio)
             }
         }
     }
@@ -44,13 +45,14 @@ impl Target {
     ///
     /// # Errors
     /// It chose one that we did not offer.
-    pub fn wire(&self, subprotocol: Option<&str>) -> Result<UpstreamWire, ApiError> {
-        match (self, subprotocol) {
-            (Self::Serial(_), _) => Ok(UpstreamWire::Serial),
-            (Self::Shell(_), Some("v5.channel.k8s.io" | "v4.channel.k8s.io")) => {
-                Ok(UpstreamWire::exec())
+    pub fn wire(&self, subprotocol: Option<&str>, stdio: Stdio) -> Result<UpstreamWire, ApiError> {
+        match (self, subprotocol, stdio) {
+            (Self::Serial(_), ..) => Ok(UpstreamWire::Serial),
+            (Self::Shell(_), Some("v5.channel.k8s.io"), _)
+            | (Self::Shell(_), Some("v4.channel.k8s.io"), Stdio::Terminal) => {
+                Ok(UpstreamWire::exec(stdio))
             }
-            (Self::Shell(_), other) => Err(ApiError::internal(format!(
+            (Self::Shell(_), other, _) => Err(ApiError::internal(format!(
                 "pods/exec chose the subprotocol {other:?}"
             ))),
         }

@@ -28,6 +28,7 @@ use async_trait::async_trait;
 use http::Response;
 
 pub use decode::{Decoded, parse_json, parse_yaml};
+pub use query::Query;
 
 use crate::{ApiError, Body, Call, Connect, Endpoints, Registry, call};
 use route::Route;

@@ -6,11 +6,11 @@ use crate::ApiError;
 
 /// A query string, taken apart.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Of a request.
-    pub(super) fn of(uri: &http::Uri) -> Self {
+    pub fn of(uri: &http::Uri) -> Self {
         let pairs = uri.query().unwrap_or_default().split('&');
         let pairs = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -20,25 +20,28 @@ impl Query {
     }
 
     /// The first value of a parameter, empty if absent.
-    pub(super) fn text(&self, key: &str) -> &str {
+    pub fn text(&self, key: &str) -> &str {
         let found = self.0.iter().find(|(k, _)| k == key);
         found.map(|(_, v)| v.as_str()).unwrap_or_default()
     }
 
     /// All values of a parameter.
-    pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         let of_key = move |(k, _): &&(String, String)| k == key;
         self.0.iter().filter(of_key).map(|(_, v)| v.as_str())
     }
 
     /// A switch: given, and neither `false` nor `0`. `None` if absent.
-    pub(super) fn switch(&self, key: &str) -> Option<bool> {
+    pub fn switch(&self, key: &str) -> Option<bool> {
         let value = self.all(key).next()?;
         Some(!value.eq_ignore_ascii_case("false") && value != "0")
     }
 
     /// A number; `None` if absent or empty.
-    pub(super) fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
+    ///
+    /// # Errors
+    /// 400 for what is none.
+    pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let value = self.text(key);
         if value.is_empty() {
             return Ok(None);

@@ -58,6 +58,8 @@ pub struct Relay<C, U> {
     ticks: Interval,
     traffic: Arc<Traffic>,
     limits: Limits,
+    /// The client has said that nothing more will be typed.
+    input_ended: bool,
 }
 
 /// The times that bound a relay.
@@ -93,6 +95,7 @@ where
             ticks,
             traffic,
             limits,
+            input_ended: false,
         }
     }
 
@@ -161,6 +164,11 @@ where
             Verdict::Stalled => return Err(End::UpstreamLost("it takes no data".into())),
             Verdict::Ping | Verdict::Wait => {}
         }
+        if self.input_ended
+            && let Some(input) = self.upstream_wire.end_again()
+        {
+            self.tell(&input, now)?;
+        }
         match self.limits.idle_after {
             Some(limit) if self.traffic.idle(now) >= limit => Err(End::Idle),
             _ => Ok(()),
@@ -193,13 +201,12 @@ where
                 let Some(input) = self.client_wire.read(piece) else {
                     return Ok(());
                 };
-                if let Input::Data(bytes) = &input {
-                    self.traffic.typed(bytes.len(), now);
+                match &input {
+                    Input::Data(bytes) => self.traffic.typed(bytes.len(), now),
+                    Input::Eof => self.input_ended = true,
+                    Input::Resize(_) => {}
                 }
-                if let Some((prefix, bytes)) = self.upstream_wire.write(&input) {
-                    self.upstream.data(&[prefix, &bytes], now).map_err(lost)?;
-                }
-                Ok(())
+                self.tell(&input, now)
             }
             Event::Ping(payload) => {
                 self.client.answer(payload);
@@ -210,6 +217,13 @@ where
                 Ok(())
             }
             Event::Close(_) => Err(End::ClientClosed),
+        }
+    }
+
+    fn tell(&mut self, input: &Input, now: Instant) -> Result<(), End> {
+        match self.upstream_wire.write(input) {
+            Some((prefix, bytes)) => self.upstream.data(&[prefix, &bytes], now).map_err(lost),
+            None => Ok(()),
         }
     }
 

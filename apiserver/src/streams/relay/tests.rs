@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio_tungstenite::{
@@ -14,7 +15,7 @@ use super::{End, Limits, Pace, Relay, Traffic};
 use crate::streams::{
     close::CloseReason,
     negotiate::Subprotocol,
-    wire::{ClientWire, Exit, UpstreamWire},
+    wire::{ClientWire, Exit, Stdio, UpstreamWire},
 };
 
 const PIPE: usize = 4096;
@@ -219,8 +220,48 @@ async fn resizes_never_reach_a_serial_line_in_any_dialect() {
 }
 
 #[tokio::test]
+async fn the_end_of_input_is_typed_until_the_command_ends_and_said_once_in_a_pipe() {
+    for (stdio, said) in [
+        (Stdio::Terminal, Bytes::from_static(b"\x00\x04")),
+        (Stdio::Pipes, Bytes::from_static(b"\xff\x00")),
+    ] {
+        let wire = UpstreamWire::exec(stdio);
+        let Bench {
+            mut relay,
+            client,
+            upstream,
+            ..
+        } = bench_with(Subprotocol::ChannelV5, wire, quick());
+        let mut client = speak(client, Role::Client).await;
+        let mut upstream = speak(upstream, Role::Server).await;
+        let end = Message::binary(&b"\xff\x00"[..]);
+        client.send(end).await.unwrap();
+        let reads = tokio::spawn(async move { while client.next().await.is_some() {} });
+        let mut heard: Vec<Bytes> = Vec::new();
+        let mut pings = 0;
+        let hearing = async {
+            while pings < 4 {
+                match upstream.next().await.unwrap().unwrap() {
+                    Message::Binary(bytes) => heard.push(bytes),
+                    Message::Ping(_) => pings += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        tokio::select! {
+            end = relay.run() => panic!("{end:?}"),
+            () = hearing => {}
+        }
+        assert!(heard.iter().all(|bytes| *bytes == said), "{heard:?}");
+        let again = stdio == Stdio::Terminal;
+        assert_eq!((heard.is_empty(), heard.len() > 1), (false, again));
+        reads.abort();
+    }
+}
+
+#[tokio::test]
 async fn a_shell_gets_sizes_and_gives_its_exit_status() {
-    let wire = UpstreamWire::exec();
+    let wire = UpstreamWire::exec(Stdio::Terminal);
     let Bench {
         mut relay,
         client,

@@ -315,6 +315,27 @@ async fn a_container_workspace_is_a_shell_with_an_exit_status_for_several_at_onc
 }
 
 #[tokio::test]
+async fn a_shell_without_a_terminal_has_errors_apart_and_an_end_of_input() {
+    let mut world = World::new("container").await;
+    let v5 = [("sec-websocket-protocol", "v5.channel.k8s.io")];
+    let (mut client, _) = world.connect(&v5, "?tty=false").await.unwrap();
+    let (uri, mut shell) = world.dialled().await;
+    assert!(
+        uri.contains("/exec?container=main&stdin=true&stdout=true&stderr=true&command="),
+        "{uri}"
+    );
+    shell.send(Message::binary(&b"\x02oops"[..])).await.unwrap();
+    assert_eq!(data(&mut client, 5).await, b"\x02oops");
+    let size = Message::binary(&b"\x04{\"Width\":200,\"Height\":50}"[..]);
+    client.send(size).await.unwrap();
+    client
+        .send(Message::binary(&b"\xff\x00"[..]))
+        .await
+        .unwrap();
+    assert_eq!(data(&mut shell, 2).await, b"\xff\x00", "and no size");
+}
+
+#[tokio::test]
 async fn a_scratch_workspace_is_reached_through_its_replica_set() {
     let mut world = World::new("scratch").await;
     let _client = world.connect(&PLAIN, "").await.unwrap();

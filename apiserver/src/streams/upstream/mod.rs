@@ -9,6 +9,7 @@ mod kubevirt;
 
 use std::time::Duration;
 
+use super::wire::Stdio;
 use apiserver_generic::{ApiError, Reason};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -52,8 +53,9 @@ impl Address {
         namespace: &str,
         container: &super::resolve::Container,
         shell: Option<&str>,
+        stdio: Stdio,
     ) -> Self {
-        exec::shell(namespace, container, shell)
+        exec::shell(namespace, container, shell, stdio)
     }
 }
 

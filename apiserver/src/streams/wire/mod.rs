@@ -41,6 +41,16 @@ pub enum Output {
     Exit(Exit),
 }
 
+/// What a command in a pod has for input and output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stdio {
+    /// A terminal: output and errors are one, sizes change, the end of input is a key.
+    #[default]
+    Terminal,
+    /// Pipes: output and errors apart, a real end of input, no sizes.
+    Pipes,
+}
+
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {

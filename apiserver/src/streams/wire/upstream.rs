@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::{Buf as _, BytesMut};
 use serde_json::Value;
 
-use super::{Exit, Input, Output, channel, resize::terminal};
+use super::{Exit, Input, Output, Stdio, channel, resize::terminal};
 use crate::streams::frame::Piece;
 
 /// The longest Status that is read from a kubelet.
@@ -13,7 +13,7 @@ const LONGEST_STATUS: usize = 16 * 1024;
 
 /// What ends input on a terminal, as Ctrl-D does. Closing the stream instead (v5 could) makes the
 /// container runtime end the terminal at once, and what the shell still writes is lost.
-const END_OF_INPUT: &[u8] = b"\x04";
+const END_KEY: &[u8] = b"\x04";
 
 /// Reads and writes the messages of one upstream.
 #[derive(Debug)]
@@ -21,23 +21,27 @@ pub enum UpstreamWire {
     /// Bytes both ways; a serial line has no size and no end of input.
     Serial,
     /// Kubernetes channels.
-    Exec(ExecReader),
+    Exec(Stdio, ExecReader),
 }
 
 /// Reader of channels.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ExecReader {
     current: Option<u8>,
     status: BytesMut,
 }
 
 impl UpstreamWire {
-    /// For a command on a terminal.
-    pub fn exec() -> Self {
-        Self::Exec(ExecReader {
-            current: None,
-            status: BytesMut::new(),
-        })
+    /// For a command in a pod.
+    pub fn exec(stdio: Stdio) -> Self {
+        Self::Exec(stdio, ExecReader::default())
+    }
+
+    /// What to say once more while the command runs on although its input has ended. A key is an
+    /// event that the program before the last may have read, or a shell that was setting up its
+    /// terminal may have lost; the end of input is a state.
+    pub fn end_again(&self) -> Option<Input> {
+        matches!(self, Self::Exec(Stdio::Terminal, _)).then_some(Input::Eof)
     }
 
     /// The message for this input: a prefix and bytes. `None`: the upstream cannot be told.
@@ -45,11 +49,17 @@ impl UpstreamWire {
         match (self, input) {
             (Self::Serial, Input::Data(bytes)) => Some((&[], Cow::Borrowed(bytes))),
             (Self::Serial, Input::Resize(_) | Input::Eof) => None,
-            (Self::Exec(_), Input::Data(bytes)) => Some((&[channel::STDIN], Cow::Borrowed(bytes))),
-            (Self::Exec(_), Input::Resize(size)) => {
+            (Self::Exec(..), Input::Data(bytes)) => Some((&[channel::STDIN], Cow::Borrowed(bytes))),
+            (Self::Exec(Stdio::Terminal, _), Input::Resize(size)) => {
                 Some((&[channel::RESIZE], terminal(*size).into_bytes().into()))
             }
-            (Self::Exec(_), Input::Eof) => Some((&[channel::STDIN], Cow::Borrowed(END_OF_INPUT))),
+            (Self::Exec(Stdio::Pipes, _), Input::Resize(_)) => None,
+            (Self::Exec(Stdio::Terminal, _), Input::Eof) => {
+                Some((&[channel::STDIN], Cow::Borrowed(END_KEY)))
+            }
+            (Self::Exec(Stdio::Pipes, _), Input::Eof) => {
+                Some((&[channel::CLOSE], Cow::Borrowed(&[channel::STDIN])))
+            }
         }
     }
 
@@ -57,7 +67,7 @@ impl UpstreamWire {
     pub fn read(&mut self, piece: Piece) -> Option<Output> {
         match self {
             Self::Serial => (!piece.payload.is_empty()).then_some(Output::Data(piece.payload)),
-            Self::Exec(reader) => reader.take(piece),
+            Self::Exec(_, reader) => reader.take(piece),
         }
     }
 }
@@ -133,15 +143,25 @@ mod tests {
 
     #[test]
     fn a_command_gets_sizes_and_the_end_of_input() {
-        let v5 = UpstreamWire::exec();
+        let terminal = UpstreamWire::exec(Stdio::Terminal);
         assert_eq!(
-            v5.write(&SIZE),
+            terminal.write(&SIZE),
             Some((&[4][..], Cow::Borrowed(&br#"{"Width":80,"Height":24}"#[..])))
         );
         assert_eq!(
-            v5.write(&Input::Eof),
+            terminal.write(&Input::Eof),
             Some((&[0][..], Cow::Borrowed(&b"\x04"[..])))
         );
+        assert_eq!(terminal.end_again(), Some(Input::Eof));
+        let pipes = UpstreamWire::exec(Stdio::Pipes);
+        assert_eq!(pipes.write(&SIZE), None);
+        assert_eq!(
+            pipes.write(&Input::Eof),
+            Some((&[255][..], Cow::Borrowed(&[0][..])))
+        );
+        for once in [pipes, UpstreamWire::Serial] {
+            assert_eq!(once.end_again(), None);
+        }
     }
 
     #[test]
@@ -159,7 +179,7 @@ mod tests {
             ("plain words", Exit::Failed("plain words".into())),
         ];
         for (status, expected) in cases {
-            let mut wire = UpstreamWire::exec();
+            let mut wire = UpstreamWire::exec(Stdio::Pipes);
             let (head, tail) = status.split_at(5);
             let piece = |first, last, payload: Vec<u8>| Piece {
                 text: false,
