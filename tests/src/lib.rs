@@ -5,5 +5,6 @@ pub mod direct;
 pub mod fixtures;
 pub mod guests;
 pub mod kubectls;
+pub mod machines;
 pub mod manifests;
 pub mod stream;

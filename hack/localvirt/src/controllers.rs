@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
-    api::{vm_resource, vmi_resource},
+    api::{migration_resource, vm_resource, vmi_resource},
+    migration,
     server::handler::Nudge,
     vm, vmi,
 };
@@ -93,6 +94,26 @@ pub async fn instances(
         context,
     )
     .for_each(|outcome| async move { report("VirtualMachineInstance", outcome.map(drop)) })
+    .await;
+}
+
+/// Runs the migration controller until cancelled.
+pub async fn migrations(context: Arc<migration::reconcile::Context>, shutdown: CancellationToken) {
+    Controller::new_with(
+        all(&context.client, &migration_resource()),
+        watcher::Config::default(),
+        migration_resource(),
+    )
+    .with_config(controller::Config::default().concurrency(CONCURRENCY))
+    .graceful_shutdown_on(shutdown.cancelled_owned())
+    .run(
+        migration::reconcile::reconcile,
+        |object, error, _| again(&object, error),
+        context,
+    )
+    .for_each(|outcome| async move {
+        report("VirtualMachineInstanceMigration", outcome.map(drop));
+    })
     .await;
 }
 

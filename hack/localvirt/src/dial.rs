@@ -17,7 +17,10 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use crate::launcher::protocol::{self, LineError, Reply, Request};
+use crate::{
+    guestless::{Guestless, Script},
+    launcher::protocol::{self, LineError, Reply, Request},
+};
 
 /// How long a launcher may take to be reached and to answer one line.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,10 +28,19 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Which launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The Pod's address.
-    pub address: IpAddr,
+    /// How it is reached.
+    pub way: Way,
     /// The UID of its instance, which its certificate must name.
     pub vmi_uid: String,
+}
+
+/// How a launcher is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// At its Pod's address.
+    Pod(IpAddr),
+    /// Inside this process: the machine is guestless.
+    Inside(Script),
 }
 
 /// Both directions of a stream.
@@ -77,6 +89,9 @@ pub enum DialError {
     /// The UID makes no name for a certificate.
     #[error("{0:?} is no name of a launcher")]
     Name(String),
+    /// There is no such machine inside.
+    #[error("no guestless machine {0:?} runs here")]
+    Guestless(String),
 }
 
 /// What Go says for the common failures of `connect`.
@@ -100,18 +115,20 @@ pub trait Launchers: Send + Sync + 'static {
     async fn ask(&self, target: &Target, request: &Request) -> Result<Answer, DialError>;
 }
 
-/// Dials launcher Pods over mutual TLS.
-pub struct PodLaunchers {
+/// Dials launcher Pods over mutual TLS, and asks guestless machines.
+pub struct AllLaunchers {
     tls: TlsConnector,
     port: u16,
+    guestless: Guestless,
 }
 
-impl PodLaunchers {
-    /// With localvirt's client certificate, and the port that launchers listen on.
-    pub fn new(config: Arc<ClientConfig>, port: u16) -> Self {
+impl AllLaunchers {
+    /// With localvirt's client certificate, the port that launchers listen on, and the machines inside.
+    pub fn new(config: Arc<ClientConfig>, port: u16, guestless: Guestless) -> Self {
         Self {
             tls: TlsConnector::from(config),
             port,
+            guestless,
         }
     }
 
@@ -144,9 +161,15 @@ impl PodLaunchers {
 }
 
 #[async_trait]
-impl Launchers for PodLaunchers {
+impl Launchers for AllLaunchers {
     async fn ask(&self, target: &Target, request: &Request) -> Result<Answer, DialError> {
-        let address = SocketAddr::new(target.address, self.port);
+        let address = match target.way {
+            Way::Pod(address) => SocketAddr::new(address, self.port),
+            Way::Inside(script) => {
+                let answer = self.guestless.ask(&target.vmi_uid, script, request).await;
+                return answer.ok_or_else(|| DialError::Guestless(target.vmi_uid.clone()));
+            }
+        };
         timeout(DIAL_TIMEOUT, self.connect(address, target, request))
             .await
             .unwrap_or(Err(DialError::Timeout { address }))

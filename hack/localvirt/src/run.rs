@@ -1,17 +1,25 @@
 //! Puts localvirt together and runs it until it is told to stop.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use kube::{Client, Config, config::Kubeconfig};
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{net::TcpListener, sync::mpsc::Receiver, time::timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::info;
 
 use crate::{
+    checker::Checker,
     controllers::{self, Nudges},
-    dial::{Launchers, PodLaunchers},
+    dial::{AllLaunchers, Launchers},
+    faults::Faults,
+    guestless::{Guestless, Policy},
+    migration,
     options::Options,
     pki::{Authority, Usage},
     server::{cluster::KubeCluster, handler::App, listener, trust::FrontProxy},
@@ -27,6 +35,11 @@ pub struct Localvirt {
     client: Client,
     authority: Arc<Authority>,
     launchers: Arc<dyn Launchers>,
+    guestless: Guestless,
+    guestless_addresses: Vec<IpAddr>,
+    policy: Policy,
+    checker: Checker,
+    faults: Faults,
     program: Program,
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -49,10 +62,17 @@ impl Localvirt {
         let listener = TcpListener::bind(options.listen)
             .await
             .with_context(|| format!("cannot listen on {}", options.listen))?;
+        let guestless = Guestless::default();
+        let launchers = AllLaunchers::new(to_launchers, options.control_port, guestless.clone());
         Ok(Self {
             client,
             authority,
-            launchers: Arc::new(PodLaunchers::new(to_launchers, options.control_port)),
+            launchers: Arc::new(launchers),
+            guestless,
+            guestless_addresses: options.guestless_address.clone(),
+            policy: options.policy(),
+            checker: Checker::default(),
+            faults: Faults::default(),
             program: Program {
                 image: options.launcher_image.clone(),
                 control_port: options.control_port,
@@ -71,54 +91,38 @@ impl Localvirt {
         self.listener.local_addr()
     }
 
+    /// The authority of the serving certificate, PEM: what an APIService has to trust.
+    pub fn authority_pem(&self) -> &str {
+        self.authority.certificate_pem()
+    }
+
+    /// What watches that no console or display is held twice.
+    pub fn checker(&self) -> Checker {
+        self.checker.clone()
+    }
+
     /// Runs the controllers and the server until cancelled; streams have five seconds more.
     pub async fn run(self, shutdown: CancellationToken) {
+        let (nudges, nudged) = Nudges::channel();
+        let app = self.app(nudges);
+        let tasks = TaskTracker::new();
+        self.control(&tasks, nudged, &shutdown);
         let Self {
             client,
             authority,
-            launchers,
-            program,
             listener,
             acceptor,
             front_proxy,
+            ..
         } = self;
-        let (nudges, nudged) = Nudges::channel();
-        let app = Arc::new(App {
-            cluster: Arc::new(KubeCluster::new(client.clone())),
-            launchers: launchers.clone(),
-            front_proxy: front_proxy.clone(),
-            nudge: Arc::new(nudges),
-            tasks: TaskTracker::new(),
-            shutdown: CancellationToken::new(),
-        });
-        let machines = Arc::new(vm::reconcile::Context {
-            client: client.clone(),
-        });
-        let instances = vmi::reconcile::Context {
-            client: client.clone(),
-            program,
-            authority: authority.clone(),
-            launchers,
-        };
-        let tasks = TaskTracker::new();
-        tasks.spawn(controllers::machines(machines, shutdown.clone()));
-        tasks.spawn(controllers::instances(
-            Arc::new(instances),
-            nudged,
-            shutdown.clone(),
-        ));
-        tasks.spawn(until(
-            shutdown.clone(),
-            setup::keep_ca_bundle(client.clone(), authority),
-        ));
-        tasks.spawn(until(
-            shutdown.clone(),
-            setup::follow_front_proxy(client, front_proxy),
-        ));
-        tasks.spawn(until(
-            shutdown.clone(),
-            listener::serve(app.clone(), listener, acceptor),
-        ));
+        for service in setup::API_SERVICES {
+            let kept = setup::keep_ca_bundle(client.clone(), authority.clone(), service);
+            tasks.spawn(until(shutdown.clone(), kept));
+        }
+        let followed = setup::follow_front_proxy(client, front_proxy);
+        tasks.spawn(until(shutdown.clone(), followed));
+        let served = listener::serve(app.clone(), listener, acceptor);
+        tasks.spawn(until(shutdown.clone(), served));
         tasks.close();
         tasks.wait().await;
         info!("stopping; open streams have {GRACE:?}");
@@ -127,6 +131,52 @@ impl Localvirt {
             app.shutdown.cancel();
             app.tasks.wait().await;
         }
+    }
+
+    fn app(&self, nudges: Nudges) -> Arc<App> {
+        Arc::new(App {
+            cluster: Arc::new(KubeCluster::new(self.client.clone())),
+            launchers: self.launchers.clone(),
+            front_proxy: self.front_proxy.clone(),
+            nudge: Arc::new(nudges),
+            guestless: self.guestless.clone(),
+            checker: self.checker.clone(),
+            faults: self.faults.clone(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        })
+    }
+
+    /// Starts the controllers.
+    fn control(&self, tasks: &TaskTracker, nudged: Receiver<()>, shutdown: &CancellationToken) {
+        let machines = vm::reconcile::Context {
+            client: self.client.clone(),
+            guestless: self.policy,
+        };
+        let instances = vmi::reconcile::Context {
+            client: self.client.clone(),
+            program: self.program.clone(),
+            authority: self.authority.clone(),
+            launchers: self.launchers.clone(),
+            guestless: self.guestless.clone(),
+            guestless_addresses: self.guestless_addresses.clone(),
+            faults: self.faults.clone(),
+        };
+        let migrations = migration::reconcile::Context {
+            client: self.client.clone(),
+            guestless: self.guestless.clone(),
+            addresses: self.guestless_addresses.clone(),
+        };
+        tasks.spawn(controllers::machines(Arc::new(machines), shutdown.clone()));
+        tasks.spawn(controllers::instances(
+            Arc::new(instances),
+            nudged,
+            shutdown.clone(),
+        ));
+        tasks.spawn(controllers::migrations(
+            Arc::new(migrations),
+            shutdown.clone(),
+        ));
     }
 }
 

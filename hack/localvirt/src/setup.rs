@@ -24,8 +24,11 @@ use crate::{
 
 /// The Secret with the CA.
 const CA_SECRET: &str = "localvirt-ca";
-/// The registration.
-const API_SERVICE: &str = "v1.subresources.kubevirt.io";
+/// The registrations; both versions mean the same.
+pub const API_SERVICES: [&str; 2] = [
+    "v1.subresources.kubevirt.io",
+    "v1alpha3.subresources.kubevirt.io",
+];
 /// Pause after an object could not be patched.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -101,9 +104,9 @@ fn read(secret: &Secret) -> Result<Authority, SetupError> {
 }
 
 /// Keeps the APIService's `caBundle` at our CA, whoever applies the manifest again. Runs until dropped.
-pub async fn keep_ca_bundle(client: Client, authority: Arc<Authority>) {
+pub async fn keep_ca_bundle(client: Client, authority: Arc<Authority>, name: &'static str) {
     let services: Api<APIService> = Api::all(client);
-    let only = watcher::Config::default().fields(&format!("metadata.name={API_SERVICE}"));
+    let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let changes = watcher(services.clone(), only)
         .default_backoff()
         .applied_objects();
@@ -111,15 +114,15 @@ pub async fn keep_ca_bundle(client: Client, authority: Arc<Authority>) {
     loop {
         match changes.try_next().await {
             Ok(Some(service)) if trusts(&service, &authority) => {}
-            Ok(Some(_)) => match patch_ca_bundle(&services, &authority).await {
-                Ok(()) => info!("{API_SERVICE} trusts localvirt's CA now"),
+            Ok(Some(_)) => match patch_ca_bundle(&services, name, &authority).await {
+                Ok(()) => info!("{name} trusts localvirt's CA now"),
                 Err(error) => {
-                    warn!(%error, "{API_SERVICE} could not be given localvirt's CA; kube-apiserver cannot reach localvirt");
+                    warn!(%error, "{name} could not be given localvirt's CA; kube-apiserver cannot reach localvirt");
                     tokio::time::sleep(RETRY).await;
                 }
             },
             Ok(None) => return,
-            Err(error) => warn!(%error, "cannot watch {API_SERVICE}"),
+            Err(error) => warn!(%error, "cannot watch {name}"),
         }
     }
 }
@@ -131,12 +134,13 @@ fn trusts(service: &APIService, authority: &Authority) -> bool {
 
 async fn patch_ca_bundle(
     services: &Api<APIService>,
+    name: &str,
     authority: &Authority,
 ) -> Result<(), kube::Error> {
     let bundle = ByteString(authority.certificate_pem().as_bytes().to_vec());
     let patch = Patch::Merge(json!({ "spec": { "caBundle": bundle } }));
     services
-        .patch(API_SERVICE, &PatchParams::default(), &patch)
+        .patch(name, &PatchParams::default(), &patch)
         .await
         .map(drop)
 }

@@ -9,277 +9,39 @@
     reason = "clippy knows only functions with #[test] as tests, not their helpers"
 )]
 
+#[path = "support/stack.rs"]
+mod stack;
 mod support;
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use base64::Engine as _;
 use k8s_openapi::api::{
     authorization::v1::SubjectAccessReview,
     core::v1::{Pod, Secret},
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
-use localcluster::harness::{ControlPlane, external_name_service, wait_available};
 use localvirt::{
-    api::{vm_resource, vmi_resource},
+    api::vm_resource,
     launcher::{
         protocol::{Phase, Reply, Request, Status, read_line, write_line},
-        spec::Spec,
+        spec::{SeedSource, Spec},
     },
-    options::Options,
     pki::Leaf,
-    run::Localvirt,
     tls,
 };
 use serde_json::{Value, json};
-use support::Wire;
+use stack::{Stack, until};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 
-const LIMIT: Duration = Duration::from_secs(60);
 const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/team";
-
-/// A control plane with localvirt in front of nothing.
-struct Stack {
-    plane: ControlPlane,
-    client: Client,
-    shutdown: CancellationToken,
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-    }
-}
-
-fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-impl Stack {
-    /// With the socket on which its launchers are asked: a free port, so that runs side by side do not meet.
-    async fn start() -> (Self, TcpListener) {
-        let plane = ControlPlane::start().await.unwrap();
-        let client = plane.client().unwrap();
-        let launcher = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stack = Self {
-            plane,
-            client,
-            shutdown: CancellationToken::new(),
-        };
-        stack.apply(&folder("crds")).await;
-        for file in ["00-namespace.yaml", "rbac.yaml", "user-roles.yaml"] {
-            stack.apply(&folder("deploy").join(file)).await;
-        }
-        stack
-            .kubectl(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=60s",
-                "crd",
-                "--all",
-            ])
-            .await;
-        external_name_service(&stack.client, "localvirt", "localvirt")
-            .await
-            .unwrap();
-        let options = Options {
-            namespace: "localvirt".into(),
-            service: "localvirt".into(),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            launcher_image: "example.test/launcher:1".into(),
-            control_port: launcher.local_addr().unwrap().port(),
-            kubeconfig: Some(stack.service_account("localvirt", "localvirt").await),
-        };
-        let localvirt = Localvirt::start(&options).await.unwrap();
-        let port = localvirt.address().unwrap().port();
-        tokio::spawn(localvirt.run(stack.shutdown.clone()));
-        stack.apply(&folder("deploy/apiservice.yaml")).await;
-        let patch = json!({"spec": {"service": {"port": port}}}).to_string();
-        stack
-            .kubectl(&[
-                "patch",
-                "apiservice",
-                "v1.subresources.kubevirt.io",
-                "--type=merge",
-                "-p",
-                &patch,
-            ])
-            .await;
-        wait_available(&stack.client, "v1.subresources.kubevirt.io")
-            .await
-            .unwrap();
-        (stack, launcher)
-    }
-
-    async fn kubectl(&self, args: &[&str]) -> String {
-        self.plane.kubectl(args.iter().copied()).await.unwrap()
-    }
-
-    async fn apply(&self, file: &std::path::Path) {
-        self.kubectl(&["apply", "--server-side", "-f", &file.to_string_lossy()])
-            .await;
-    }
-
-    async fn token(&self, namespace: &str, name: &str) -> String {
-        let token = self
-            .kubectl(&["create", "token", name, "-n", namespace, "--duration=1h"])
-            .await;
-        token.trim().to_owned()
-    }
-
-    /// A kubeconfig with nothing but the ServiceAccount's token.
-    async fn service_account(&self, namespace: &str, name: &str) -> PathBuf {
-        let token = self.token(namespace, name).await;
-        let admin = kube::config::Kubeconfig::read_from(self.plane.kubeconfig()).unwrap();
-        let cluster = admin.clusters.first().unwrap();
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "c", "context": {"cluster": cluster.name, "user": "u"}}],
-        });
-        let path = self.plane.dir().join(format!("{name}.kubeconfig"));
-        std::fs::write(&path, config.to_string()).unwrap();
-        path
-    }
-
-    /// A ServiceAccount in `team` with one of Kubernetes' roles; its token.
-    async fn user(&self, name: &str, role: &str) -> String {
-        self.kubectl(&["create", "serviceaccount", name, "-n", "team"])
-            .await;
-        let binding = ["create", "rolebinding", name, "-n", "team"];
-        let (role, account) = (
-            format!("--clusterrole={role}"),
-            format!("--serviceaccount=team:{name}"),
-        );
-        self.kubectl(&[&binding[..], &[role.as_str(), account.as_str()]].concat())
-            .await;
-        self.token("team", name).await
-    }
-
-    /// Bytes to and from kube-apiserver.
-    async fn wire(&self) -> Wire {
-        let config = self.plane.config();
-        let url = &config.cluster_url;
-        let host = url.host().unwrap().trim_matches(['[', ']']).to_owned();
-        let pem: String = config
-            .root_cert
-            .unwrap()
-            .iter()
-            .map(|der| pem_of(der))
-            .collect();
-        let address = format!("{}:{}", url.host().unwrap(), url.port_u16().unwrap());
-        Wire::connect(&address, &host, tls::client(&pem, None).unwrap()).await
-    }
-
-    fn vms(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), "team", &vm_resource())
-    }
-
-    fn vmis(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), "team", &vmi_resource())
-    }
-
-    fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), "team")
-    }
-
-    /// The one launcher that is not on its way out.
-    async fn launcher(&self) -> Pod {
-        until("a launcher", || async {
-            let list = self
-                .pods()
-                .list(&ListParams::default().labels("kubevirt.io=virt-launcher"))
-                .await
-                .unwrap();
-            list.items
-                .into_iter()
-                .find(|p| p.metadata.deletion_timestamp.is_none())
-        })
-        .await
-    }
-
-    async fn printable(&self, name: &str, want: &str) {
-        until(&format!("{name} to be {want}"), || async {
-            let vm = self.vms().get(name).await.unwrap();
-            (vm.data["status"]["printableStatus"] == want).then_some(())
-        })
-        .await;
-    }
-
-    /// What scheduler and kubelet do to a Pod that starts.
-    async fn run_pod(&self, pod: &Pod, address: IpAddr) {
-        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any()},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "node1"}});
-        let bound: Result<Value, _> = self
-            .pods()
-            .create_subresource("binding", &pod.name_any(), &PostParams::default(), &binding)
-            .await;
-        bound.unwrap();
-        let status = json!({"status": {
-            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }});
-        self.pods()
-            .patch_status(
-                &pod.name_any(),
-                &PatchParams::default(),
-                &Patch::Merge(status),
-            )
-            .await
-            .unwrap();
-    }
-
-    /// What a kubelet does at the end of a Pod that is being deleted.
-    async fn reap(&self, pod: &Pod) {
-        until("the launcher's deletion", || async {
-            let pod = self.pods().get(&pod.name_any()).await.unwrap();
-            pod.metadata.deletion_timestamp
-        })
-        .await;
-        let now = DeleteParams {
-            grace_period_seconds: Some(0),
-            ..DeleteParams::default()
-        };
-        self.pods().delete(&pod.name_any(), &now).await.unwrap();
-    }
-}
-
-fn pem_of(der: &[u8]) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<&str> = text
-        .as_bytes()
-        .chunks(64)
-        .map(|c| std::str::from_utf8(c).unwrap())
-        .collect();
-    format!(
-        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-        lines.join("\n")
-    )
-}
-
-/// Waits for a condition, and says which one did not come.
-async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    let found = tokio::time::timeout(LIMIT, async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    });
-    found
-        .await
-        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
-}
 
 /// A launcher that has a guest of two lines: it greets, and echoes what is typed. It takes localvirt's certificate only.
 fn launch(secret: &Secret, listener: TcpListener) {
@@ -361,7 +123,14 @@ fn domain() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_lives_through_kube_apiserver() {
-    let (stack, listener) = Stack::start().await;
+    // A free port for the launchers, so that runs side by side do not meet.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stack = Stack::start(&[
+        "--launcher-image=example.test/launcher:1",
+        &format!("--control-port={port}"),
+    ])
+    .await;
     stack.kubectl(&["create", "namespace", "team"]).await;
     stack
         .kubectl(&[
@@ -398,7 +167,29 @@ async fn a_machine_lives_through_kube_apiserver() {
     let secrets: Api<Secret> = Api::namespaced(stack.client.clone(), "team");
     let secret = secrets.get(&pod.name_any()).await.unwrap();
     let spec = Spec::from_json(&secret.data.as_ref().unwrap()["spec.json"].0).unwrap();
-    assert_eq!(spec.cloud_init.unwrap().user_data, "#cloud-config");
+    let seed = SeedSource::Mounted("/seeds/user".into());
+    assert_eq!(spec.cloud_init.unwrap().user_data, seed);
+    let volumes = pod.spec.clone().unwrap().volumes.unwrap();
+    let mounted = volumes.iter().find(|v| v.name == "seed-user").unwrap();
+    let mounted = mounted.secret.clone().unwrap();
+    assert_eq!(mounted.secret_name.as_deref(), Some("seed"));
+    let localvirt = "system:serviceaccount:localvirt:localvirt";
+    assert!(
+        may(
+            &stack,
+            localvirt,
+            json!({"verb": "create", "resource": "secrets"})
+        )
+        .await
+    );
+    assert!(
+        !may(
+            &stack,
+            localvirt,
+            json!({"verb": "get", "resource": "secrets", "name": "seed"})
+        )
+        .await
+    );
 
     let address = listener.local_addr().unwrap().ip();
     launch(&secret, listener);
@@ -428,6 +219,19 @@ async fn a_machine_lives_through_kube_apiserver() {
     console(&stack).await;
     stop_and_start(&stack, &pod).await;
     delete(&stack).await;
+}
+
+/// Whether this user may do this in `team`.
+async fn may(stack: &Stack, user: &str, mut attributes: Value) -> bool {
+    attributes["namespace"] = json!("team");
+    let reviews: Api<SubjectAccessReview> = Api::all(stack.client.clone());
+    let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
+    let review = serde_json::from_value(review).unwrap();
+    let answer = reviews
+        .create(&PostParams::default(), &review)
+        .await
+        .unwrap();
+    answer.status.unwrap().allowed
 }
 
 async fn discovery(stack: &Stack) {
@@ -518,16 +322,11 @@ async fn console(stack: &Stack) {
     let editor = format!("Bearer {}", stack.user("editor", "edit").await);
     let viewer = format!("Bearer {}", stack.user("viewer", "view").await);
     // The roles are aggregated by a controller, which may take a moment.
-    let reviews: Api<SubjectAccessReview> = Api::all(stack.client.clone());
-    let review = serde_json::from_value(json!({"spec": {
-        "user": "system:serviceaccount:team:editor",
-        "resourceAttributes": {"verb": "get", "group": "subresources.kubevirt.io", "namespace": "team",
-            "resource": "virtualmachineinstances", "subresource": "console", "name": "demo"},
-    }}))
-    .unwrap();
+    let asked = json!({"verb": "get", "group": "subresources.kubevirt.io",
+        "resource": "virtualmachineinstances", "subresource": "console", "name": "demo"});
     until("the editor's rights", || async {
-        let answer = reviews.create(&PostParams::default(), &review).await;
-        answer.unwrap().status.unwrap().allowed.then_some(())
+        let allowed = may(stack, "system:serviceaccount:team:editor", asked.clone()).await;
+        allowed.then_some(())
     })
     .await;
     let mut wire = stack.wire().await;

@@ -19,7 +19,10 @@ use k8s_openapi::api::{authorization::v1::SubjectAccessReviewSpec, core::v1::Con
 use kube::core::DynamicObject;
 use localvirt::{
     api::{Instance, Machine, vm_resource, vmi_resource},
-    dial::{Answer, DialError, Launchers, Target},
+    checker::Checker,
+    dial::{Answer, DialError, Launchers, Target, Way},
+    faults::{ANNOTATION, Faults},
+    guestless::Guestless,
     launcher::protocol::{Refusal, Reply, Request},
     pki::{Authority, Leaf, Usage},
     server::{
@@ -51,6 +54,7 @@ struct Objects {
     machines: HashMap<String, Machine>,
     instances: HashMap<String, Instance>,
     patches: Mutex<Vec<(Place, Value)>>,
+    migrations: Mutex<Vec<(String, Value)>>,
     reviews: Mutex<Vec<SubjectAccessReviewSpec>>,
 }
 
@@ -74,13 +78,19 @@ impl Cluster for Objects {
 
     async fn launcher(&self, vmi: &Instance) -> Result<Target, Failure> {
         Ok(Target {
-            address: "127.0.0.1".parse().unwrap(),
+            way: Way::Pod("127.0.0.1".parse().unwrap()),
             vmi_uid: vmi.uid().to_owned(),
         })
     }
 
     async fn patch(&self, _: &Named, place: Place, operations: Value) -> Result<(), Failure> {
         self.patches.lock().unwrap().push((place, operations));
+        Ok(())
+    }
+
+    async fn migrate(&self, object: &Named, selector: &Value) -> Result<(), Failure> {
+        let asked = (object.name.clone(), selector.clone());
+        self.migrations.lock().unwrap().push(asked);
         Ok(())
     }
 
@@ -107,6 +117,16 @@ impl Launchers for OneSession {
     async fn ask(&self, _: &Target, request: &Request) -> Result<Answer, DialError> {
         self.asked.lock().unwrap().push(request.clone());
         let (near, far) = duplex(1 << 20);
+        if *request == Request::Screendump {
+            let picture = b"a picture";
+            let length = picture.len() as u64;
+            let (near, mut far) = duplex(64);
+            far.write_all(picture).await.unwrap();
+            return Ok(Answer {
+                reply: Reply::Image { length },
+                stream: Box::new(near),
+            });
+        }
         let is_vnc = matches!(request, Request::Vnc { .. });
         if !is_vnc && *request != Request::Console {
             return Ok(Answer {
@@ -202,6 +222,9 @@ impl Server {
             launchers: launchers.clone(),
             front_proxy,
             nudge: Arc::new(Nobody),
+            guestless: Guestless::default(),
+            checker: Checker::default(),
+            faults: Faults::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
@@ -665,4 +688,162 @@ async fn puts_answer_with_kubevirts_codes_and_no_body() {
             .body
             .contains("Can not unmarshal Request body to struct, error: ")
     );
+}
+
+fn with_faults(plan: &str) -> (String, Instance) {
+    let (name, mut instance) = instance("demo", json!({"phase": "Running", "nodeName": "node1"}));
+    instance.meta.annotations = Some([(ANNOTATION.to_owned(), plan.to_owned())].into());
+    (name, instance)
+}
+
+async fn with_plan(plan: &str) -> Server {
+    Server::start(Objects {
+        instances: HashMap::from([with_faults(plan)]),
+        ..Objects::default()
+    })
+    .await
+}
+
+const CONSOLE: &str =
+    "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/demo/console";
+
+#[tokio::test]
+async fn a_fault_refuses_new_streams_in_kubevirts_words() {
+    let server = with_plan("console=refuse").await;
+    let refused = server.wire(true).await.upgrade(CONSOLE, &JANE).await;
+    assert_eq!(refused.code, 500);
+    let text = "Internal error occurred: dial tcp node1:8186: connect: connection refused";
+    assert!(refused.body.contains(text), "{}", refused.body);
+    assert!(server.launchers.asked.lock().unwrap().is_empty());
+    server
+        .open(&format!("{BASE}/virtualmachineinstances/demo/vnc"))
+        .await;
+}
+
+#[tokio::test]
+async fn a_fault_closes_or_resets_an_open_stream() {
+    for (fault, reset) in [("die", false), ("reset", true)] {
+        let server = with_plan("").await;
+        let (mut wire, _guest) = server.open(CONSOLE).await;
+        let plan = format!("console={fault}").parse().unwrap();
+        server.app.faults.publish("uid-of-demo", plan);
+        let ended = wire.end().await;
+        assert_eq!(
+            ended == std::io::ErrorKind::ConnectionReset,
+            reset,
+            "{fault}: {ended:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stalled_stream_answers_no_ping_until_the_fault_is_lifted() {
+    let server = with_plan("console=stall").await;
+    let (mut wire, mut guest) = server.open(CONSOLE).await;
+    let limit = std::time::Duration::from_millis(100);
+    guest.write_all(b"late").await.unwrap();
+    wire.send(9, b"ping").await;
+    assert!(tokio::time::timeout(limit, wire.frame()).await.is_err());
+    server
+        .app
+        .faults
+        .publish("uid-of-demo", "".parse().unwrap());
+    let mut opcodes = [wire.frame().await.unwrap(), wire.frame().await.unwrap()].map(|f| f.opcode);
+    opcodes.sort_unstable();
+    assert_eq!(opcodes, [2, 10]);
+}
+
+#[tokio::test]
+async fn the_checker_tells_a_second_holder_from_a_successor() {
+    let server = with_demo().await;
+    let console = format!("{BASE}/virtualmachineinstances/demo/console");
+    let verdict = format!("{BASE}/localvirt/checker");
+    for _ in 0..3 {
+        let (mut wire, _guest) = server.open(&console).await;
+        wire.send(8, &[0x03, 0xe8]).await;
+        // Whoever has the answer may open the next: nothing of this one is left.
+        assert_eq!(wire.frame().await.unwrap().opcode, 8);
+        assert_eq!(
+            server.app.checker.report(None)["modes"]["console"]["live"],
+            0
+        );
+    }
+    let report: Value = serde_json::from_str(&server.get(&verdict).await.body).unwrap();
+    assert_eq!(
+        (&report["verdict"], &report["namespace"]),
+        (&json!("pass"), &json!("ns"))
+    );
+    assert_eq!(report["modes"]["console"]["accepted"], 3);
+
+    let _first = server.open(&console).await;
+    let _second = server.open(&console).await;
+    let report: Value = serde_json::from_str(&server.get(&verdict).await.body).unwrap();
+    assert_eq!(report["verdict"], "fail");
+    assert_eq!(report["recent"][0]["name"], "demo");
+    let reviews = server.objects.reviews.lock().unwrap().clone();
+    let asked = reviews.last().unwrap().resource_attributes.clone().unwrap();
+    assert_eq!(
+        (asked.resource.as_deref(), asked.name.as_deref()),
+        (Some("localvirt"), Some("checker"))
+    );
+    let anew = server.send("DELETE", &verdict, "").await;
+    assert_eq!(anew.code, 200);
+    assert!(anew.body.contains("\"verdict\": \"pass\""), "{}", anew.body);
+}
+
+#[tokio::test]
+async fn a_preserving_display_never_fails_the_checker() {
+    let server = with_demo().await;
+    let path = format!("{BASE}/virtualmachineinstances/demo/vnc?preserveSession=true");
+    let (_first, _guest) = server.open(&path).await;
+    assert_eq!(
+        server.wire(true).await.upgrade(&path, &JANE).await.code,
+        500
+    );
+    let report = server.app.checker.report(Some("ns"));
+    assert_eq!(report["verdict"], "pass");
+    assert_eq!(report["modes"]["vnc"]["attempts"], 2);
+    assert_eq!(report["modes"]["vnc"]["accepted"], 1);
+}
+
+#[tokio::test]
+async fn facts_of_an_agent_that_is_not_there_are_500_in_text() {
+    let server = with_demo().await;
+    for facts in ["guestosinfo", "userlist", "filesystemlist"] {
+        let path = format!("{BASE}/virtualmachineinstances/demo/{facts}");
+        let answer = server.get(&path).await;
+        assert_eq!(answer.code, 500, "{facts}");
+        let text = "Operation cannot be fulfilled on virtualmachineinstance.kubevirt.io \"demo\": VMI does not have guest agent connected";
+        assert_eq!(answer.body, text);
+    }
+}
+
+#[tokio::test]
+async fn a_migration_is_asked_for_by_an_object() {
+    let server = with_demo().await;
+    let path = format!("{BASE}/virtualmachines/demo/migrate");
+    assert_eq!(
+        server
+            .send("PUT", &path, r#"{"dryRun":["All"]}"#)
+            .await
+            .code,
+        202
+    );
+    assert!(server.objects.migrations.lock().unwrap().is_empty());
+    let selected = r#"{"addedNodeSelector":{"zone":"a"}}"#;
+    assert_eq!(server.send("PUT", &path, selected).await.code, 202);
+    let asked = server.objects.migrations.lock().unwrap().clone();
+    assert_eq!(asked, [("demo".to_owned(), json!({"zone": "a"}))]);
+}
+
+#[tokio::test]
+async fn a_picture_ignores_whether_the_cursor_is_moved() {
+    let server = with_demo().await;
+    for query in ["", "?moveCursor=true", "?moveCursor=false"] {
+        let path = format!("{BASE}/virtualmachineinstances/demo/vnc/screenshot{query}");
+        let picture = server.get(&path).await;
+        assert_eq!(picture.code, 200, "{query}");
+        assert_eq!(picture.header("content-type").as_deref(), Some("image/png"));
+        assert_eq!(picture.body, "a picture");
+    }
 }

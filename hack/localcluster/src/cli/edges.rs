@@ -20,7 +20,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("kubectl-workspace", &[]),
     ("oci-archive", &[]),
     ("localcluster", &["oci-archive"]),
-    ("localvirt", &["apiserver-generic", "oci-archive"]),
+    ("localvirt", &[]),
     (
         "kubeworkspaces-tests",
         &[

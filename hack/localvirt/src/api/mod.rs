@@ -11,7 +11,8 @@ mod vmi;
 pub use condition::{Condition, set as set_condition};
 pub use vm::{Machine, RunStrategy, StartFailure, StateChange, VmStatus};
 pub use vmi::{
-    CloudInit, Disk, DiskTarget, Instance, Interface, Phase, PhaseTransition, Volume, VolumeSource,
+    CloudInit, Disk, DiskTarget, Instance, Interface, MigrationState, Phase, PhaseTransition,
+    Volume, VolumeSource,
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -55,6 +56,15 @@ pub fn vmi_resource() -> ApiResource {
         GROUP,
         "v1",
         "VirtualMachineInstance",
+    ))
+}
+
+/// `virtualmachineinstancemigrations`.
+pub fn migration_resource() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(
+        GROUP,
+        "v1",
+        "VirtualMachineInstanceMigration",
     ))
 }
 

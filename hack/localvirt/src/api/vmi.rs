@@ -298,6 +298,11 @@ struct Devices {
     autoattach_serial_console: Option<bool>,
     autoattach_graphics_device: Option<bool>,
     video: Option<Value>,
+    inputs: Vec<Value>,
+    sound: Option<Value>,
+    gpus: Vec<Value>,
+    host_devices: Vec<Value>,
+    log_serial_console: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -313,10 +318,43 @@ struct Spec {
     tolerations: Vec<Toleration>,
 }
 
+/// `status.migrationState`: the last migration, or the one under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MigrationState {
+    /// UID of the VirtualMachineInstanceMigration.
+    pub migration_uid: String,
+    /// The launcher that the guest was in.
+    pub source_pod: String,
+    /// The launcher that it goes to.
+    pub target_pod: String,
+    /// When it began, RFC 3339.
+    pub start_timestamp: Option<String>,
+    /// When it ended, RFC 3339.
+    pub end_timestamp: Option<String>,
+    /// Whether it has ended, well or not.
+    pub completed: bool,
+    /// Whether it went wrong.
+    pub failed: bool,
+}
+
+impl MigrationState {
+    /// Whether it has not ended.
+    pub fn is_under_way(&self) -> bool {
+        !self.completed && !self.failed
+    }
+
+    /// Whether the guest is in the target.
+    pub fn has_moved(&self) -> bool {
+        self.completed && !self.failed
+    }
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: Phase,
+    migration_state: Option<MigrationState>,
     node_name: Option<String>,
     conditions: Vec<Condition>,
     phase_transition_timestamps: Vec<PhaseTransition>,
@@ -349,6 +387,8 @@ pub struct Instance {
     pub transitions: Vec<PhaseTransition>,
     /// Launcher pods by UID, with their nodes.
     pub active_pods: BTreeMap<String, String>,
+    /// The last migration.
+    pub migration: Option<MigrationState>,
     /// The first interface's address; `Some("")` if there is one without an address.
     pub first_address: Option<String>,
     /// Disks, in the order of the spec.
@@ -375,6 +415,14 @@ pub struct Instance {
     pub has_graphics: bool,
     /// `video.type`, if `video` is there (empty if it is without a type).
     pub video: Option<String>,
+    /// Whether there is a tablet (`inputs`).
+    pub has_tablet: bool,
+    /// Whether there is a sound card.
+    pub has_sound: bool,
+    /// How many GPUs and other host devices there are.
+    pub host_devices: usize,
+    /// Whether the console's output goes to the launcher's log too.
+    pub log_serial: bool,
     /// Where the launcher may run.
     pub node_selector: BTreeMap<String, String>,
     /// The same, in more words.
@@ -417,6 +465,7 @@ impl Instance {
             conditions: status.conditions,
             transitions: status.phase_transition_timestamps,
             active_pods: status.active_pods,
+            migration: status.migration_state,
             first_address: status
                 .interfaces
                 .into_iter()
@@ -436,6 +485,10 @@ impl Instance {
             has_serial: devices.autoattach_serial_console != Some(false),
             has_graphics: devices.autoattach_graphics_device != Some(false),
             video,
+            has_tablet: !devices.inputs.is_empty(),
+            has_sound: devices.sound.is_some(),
+            host_devices: devices.gpus.len() + devices.host_devices.len(),
+            log_serial: devices.log_serial_console == Some(true),
             node_selector: spec.node_selector,
             affinity: spec.affinity,
             tolerations: spec.tolerations,

@@ -9,6 +9,7 @@ use tokio::process::Command;
 use super::container_disk::{self, ContainerDiskError, Format, Kernel};
 use super::nocloud;
 use super::qemu::PreparedDisk;
+use super::seed::{Seed, SeedError};
 use super::spec::{Bus, Disk, DiskKind, DiskSource, Spec};
 
 /// Disks that QEMU can open, and the kernel to boot with.
@@ -40,6 +41,9 @@ pub enum DiskError {
         /// What it said.
         output: String,
     },
+    /// The NoCloud input cannot be read.
+    #[error(transparent)]
+    Seed(#[from] SeedError),
     /// The NoCloud medium cannot be written.
     #[error("cannot write the NoCloud medium")]
     NoCloud(#[source] std::io::Error),
@@ -58,7 +62,8 @@ pub async fn prepare(spec: &Spec, dir: &Path) -> Result<Prepared, DiskError> {
     }
     if let Some(input) = &spec.cloud_init {
         let file = dir.join("nocloud.iso");
-        tokio::fs::write(&file, nocloud::image(input))
+        let input = Seed::read(input)?;
+        tokio::fs::write(&file, nocloud::image(&input))
             .await
             .map_err(DiskError::NoCloud)?;
         disks.push(nocloud_disk(file));

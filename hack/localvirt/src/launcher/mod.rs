@@ -15,6 +15,7 @@ pub mod protocol;
 pub mod qemu;
 pub mod qmp;
 pub mod run;
+pub mod seed;
 pub mod serial;
 pub mod session;
 pub mod spec;

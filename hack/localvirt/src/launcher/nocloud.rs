@@ -3,7 +3,7 @@
 //! Written here, since three small files in one directory need no tool in the launcher image. ECMA-119 section numbers
 //! stand beside what they define. Entry point: [`image`].
 
-use super::spec::CloudInit;
+use super::seed::Seed;
 
 const SECTOR: usize = 2048;
 const LABEL: &[u8] = b"cidata";
@@ -19,20 +19,20 @@ const PADDING: usize = 150;
 const PATH_TABLE_BYTES: u32 = 10;
 
 /// The medium that holds `input`.
-pub fn image(input: &CloudInit) -> Vec<u8> {
+pub fn image(input: &Seed) -> Vec<u8> {
     let meta = meta_data(input);
     let mut files: Vec<(&[u8], &[u8])> = vec![
         (b"META-DATA;1", meta.as_bytes()),
-        (b"USER-DATA;1", input.user_data.as_bytes()),
+        (b"USER-DATA;1", &input.user_data),
     ];
     if let Some(network) = &input.network_data {
-        files.insert(1, (b"NETWORK-CONFIG;1", network.as_bytes()));
+        files.insert(1, (b"NETWORK-CONFIG;1", network));
     }
     iso9660(&files)
 }
 
 /// JSON is YAML, and cannot be broken by what is in the values.
-fn meta_data(input: &CloudInit) -> String {
+fn meta_data(input: &Seed) -> String {
     serde_json::json!({ "instance-id": input.instance_id, "local-hostname": input.hostname })
         .to_string()
         + "\n"
@@ -138,8 +138,8 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    fn input(user_data: &str) -> CloudInit {
-        CloudInit {
+    fn input(user_data: &str) -> Seed {
+        Seed {
             user_data: user_data.into(),
             network_data: None,
             hostname: "demo".into(),
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn network_data_is_a_file_of_its_own() {
-        let with = CloudInit {
+        let with = Seed {
             network_data: Some("version: 2\n".into()),
             ..input("u")
         };

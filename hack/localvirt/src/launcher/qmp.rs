@@ -72,11 +72,15 @@ impl Qmp {
         }
         let (commands, queue) = mpsc::channel(QUEUE);
         let (events, state) = watch::channel(MachineState::default());
-        tokio::spawn(serve(lines, queue, events));
+        tokio::spawn(serve(lines, queue, events.clone()));
         let qmp = Self { commands, state };
         qmp.execute("qmp_capabilities", json!({})).await?;
         let status = qmp.execute("query-status", json!({})).await?;
         tracing::debug!(%status, "QEMU is up");
+        // No event tells of a machine that has never run.
+        if stands_still(&status) {
+            events.send_modify(|state| state.paused = true);
+        }
         Ok(qmp)
     }
 
@@ -179,6 +183,11 @@ async fn next(lines: &mut Lines) -> Result<Value, QmpError> {
     serde_json::from_str(&line).map_err(|_| QmpError::Greeting)
 }
 
+/// Whether `query-status` tells of a machine that waits for `cont` (qapi/run-state.json, RunState).
+fn stands_still(status: &Value) -> bool {
+    matches!(status["status"].as_str(), Some("prelaunch" | "paused"))
+}
+
 fn note(events: &watch::Sender<MachineState>, message: &Value) {
     events.send_if_modified(|state| {
         let after = after_event(*state, message);
@@ -256,6 +265,13 @@ mod tests {
         assert!(!qmp.state().paused);
         let refused = qmp.execute("quit", json!({})).await.unwrap_err();
         assert_eq!(refused.to_string(), "QEMU refused: not now");
+    }
+
+    #[test]
+    fn a_machine_that_has_never_run_stands_still() {
+        for (status, want) in [("prelaunch", true), ("paused", true), ("running", false)] {
+            assert_eq!(stands_still(&json!({ "status": status })), want, "{status}");
+        }
     }
 
     #[tokio::test]

@@ -78,6 +78,11 @@ impl Session {
     pub async fn cut(&self) {
         self.holder.cut.cancelled().await;
     }
+
+    /// Is cancelled when a newcomer wants the device.
+    pub fn token(&self) -> CancellationToken {
+        self.holder.cut.clone()
+    }
 }
 
 impl Drop for Session {

@@ -22,6 +22,8 @@ pub const CA_FILE: &str = "ca.crt";
 pub const RUN_DIR: &str = "/run/vm";
 /// Each containerDisk is an image volume mounted whole at `DISKS_DIR/<volume name>`.
 pub const DISKS_DIR: &str = "/disks";
+/// Secrets of cloud-init are mounted in here.
+pub const SEEDS_DIR: &str = "/seeds";
 /// The control port when a spec names none.
 pub const CONTROL_PORT: u16 = 49186;
 /// The port of sshd, which is forwarded whether or not it is declared.
@@ -171,27 +173,40 @@ pub enum Bus {
 }
 
 /// NoCloud input, as the guest gets it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CloudInit {
     /// The user data, unchanged.
-    pub user_data: String,
+    pub user_data: SeedSource,
     /// `network-config`, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network_data: Option<String>,
+    pub network_data: Option<SeedSource>,
     /// `local-hostname` of the metadata.
     pub hostname: String,
     /// `instance-id` of the metadata: a new one makes the guest run its once-per-instance parts again.
     pub instance_id: String,
 }
 
-/// Says that there is user data and not what it is.
-impl std::fmt::Debug for CloudInit {
+/// Where a text of NoCloud input comes from.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum SeedSource {
+    /// From the instance itself.
+    Text(String),
+    /// From a Secret that is mounted in this directory; only the kubelet has read it.
+    Mounted(PathBuf),
+    /// The same, where a Secret without the key is as good as none.
+    MountedIfThere(PathBuf),
+}
+
+/// Says where a text is and not what it is.
+impl std::fmt::Debug for SeedSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CloudInit")
-            .field("instance_id", &self.instance_id)
-            .field("hostname", &self.hostname)
-            .finish_non_exhaustive()
+        match self {
+            Self::Text(_) => f.write_str("Text(..)"),
+            Self::Mounted(dir) => f.debug_tuple("Mounted").field(dir).finish(),
+            Self::MountedIfThere(dir) => f.debug_tuple("MountedIfThere").field(dir).finish(),
+        }
     }
 }
 
@@ -475,7 +490,7 @@ mod tests {
     #[test]
     fn debug_output_has_no_user_data() {
         let init = CloudInit {
-            user_data: "hunter2".into(),
+            user_data: SeedSource::Text("hunter2".into()),
             network_data: None,
             hostname: "h".into(),
             instance_id: "i".into(),

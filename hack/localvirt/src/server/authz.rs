@@ -6,7 +6,7 @@
 use http::Method;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
-use super::route::GROUP;
+use super::route::{CHECKER, GROUP};
 
 /// A path that no review can be asked about: 401 with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +20,12 @@ pub struct Unknown(String);
 pub fn attributes(method: &Method, path: &str) -> Result<ResourceAttributes, Unknown> {
     let unknown = || Unknown(path.to_owned());
     let parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
+    if let ["", "apis", GROUP, version, rest @ ..] = parts.as_slice()
+        && let Some(namespace) = checker_of(rest)
+    {
+        let verb = verb(method).ok_or_else(unknown)?;
+        return Ok(checker(version, namespace, verb));
+    }
     let [
         "",
         "apis",
@@ -52,6 +58,30 @@ pub fn attributes(method: &Method, path: &str) -> Result<ResourceAttributes, Unk
         name: Some((*name).to_owned()),
         ..ResourceAttributes::default()
     })
+}
+
+/// localvirt's own resource: the namespace that is asked about, if it is one.
+fn checker_of<'a>(rest: &[&'a str]) -> Option<Option<&'a str>> {
+    match rest {
+        ["namespaces", namespace, resource, name] if CHECKER == [*resource, *name] => {
+            Some(Some(*namespace))
+        }
+        [resource, name] if CHECKER == [*resource, *name] => Some(None),
+        _ => None,
+    }
+}
+
+fn checker(version: &str, namespace: Option<&str>, verb: &str) -> ResourceAttributes {
+    let [resource, name] = CHECKER.map(str::to_owned);
+    ResourceAttributes {
+        namespace: namespace.map(str::to_owned),
+        verb: Some(verb.to_owned()),
+        group: Some(GROUP.to_owned()),
+        version: Some(version.to_owned()),
+        resource: Some(resource),
+        name: Some(name),
+        ..ResourceAttributes::default()
+    }
 }
 
 fn verb(method: &Method) -> Option<&'static str> {
@@ -108,6 +138,24 @@ mod tests {
                 "{path}"
             );
             assert_eq!(attributes.name.as_deref(), Some("demo"), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_checker_is_a_resource_of_its_own() {
+        for (path, namespace) in [
+            ("namespaces/ns/localvirt/checker", Some("ns")),
+            ("localvirt/checker", None),
+        ] {
+            let full = format!("/apis/{GROUP}/v1/{path}");
+            let asked = attributes(&Method::DELETE, &full).unwrap();
+            assert_eq!(asked.namespace.as_deref(), namespace);
+            assert_eq!(
+                (asked.resource.as_deref(), asked.name.as_deref()),
+                (Some("localvirt"), Some("checker"))
+            );
+            assert_eq!(asked.verb.as_deref(), Some("delete"));
+            assert_eq!(asked.subresource, None);
         }
     }
 

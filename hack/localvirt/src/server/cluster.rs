@@ -10,15 +10,16 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::DynamicObject,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     reply::{Failure, Kind},
     route::Named,
 };
 use crate::{
-    api::{Instance, Machine, is_controlled_by, vm_resource, vmi_resource},
+    api::{Instance, Machine, is_controlled_by, migration_resource, vm_resource, vmi_resource},
     dial::Target,
+    guestless::Script,
     vmi::{names, reconcile},
 };
 
@@ -68,6 +69,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// # Errors
     /// 404, 409, or 500.
     async fn patch(&self, object: &Named, place: Place, operations: Value) -> Result<(), Failure>;
+
+    /// Asks for a migration of the instance.
+    ///
+    /// # Errors
+    /// When the cluster refuses it.
+    async fn migrate(&self, object: &Named, selector: &Value) -> Result<(), Failure>;
 
     /// Asks who may do what.
     ///
@@ -128,8 +135,11 @@ impl Cluster for KubeCluster {
     }
 
     async fn launcher(&self, vmi: &Instance) -> Result<Target, Failure> {
+        if let Some(script) = Script::of(vmi) {
+            return Ok(reconcile::inside(vmi, script));
+        }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), vmi.namespace());
-        let name = names::launcher(vmi.name(), vmi.uid());
+        let name = names::current(vmi);
         let pod = pods.get_opt(&name).await.map_err(Failure::internal)?;
         pod.filter(|p| is_controlled_by(&p.metadata, vmi.uid()))
             .and_then(|p| reconcile::target(vmi, &p))
@@ -154,6 +164,21 @@ impl Cluster for KubeCluster {
             Place::Machine | Place::Instance => api.patch(&object.name, &params, &patch).await,
         };
         done.map(drop).map_err(|e| failure(e, kind, &object.name))
+    }
+
+    async fn migrate(&self, object: &Named, selector: &Value) -> Result<(), Failure> {
+        let resource = migration_resource();
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &object.namespace, &resource);
+        let mut spec = json!({ "vmiName": object.name });
+        if selector.is_object() {
+            spec["addedNodeSelector"] = selector.clone();
+        }
+        let mut migration = DynamicObject::new("", &resource).data(json!({ "spec": spec }));
+        migration.metadata.name = None;
+        migration.metadata.generate_name = Some("kubevirt-migrate-vm-".to_owned());
+        let created = api.create(&PostParams::default(), &migration).await;
+        created.map(drop).map_err(Failure::internal)
     }
 
     async fn review(&self, spec: SubjectAccessReviewSpec) -> Result<Verdict, Failure> {

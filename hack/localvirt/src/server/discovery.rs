@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 use super::route::{GROUP, VERSIONS};
 
 /// (parent, subresource, verb).
-const SUBRESOURCES: [(&str, &str, &str); 12] = [
+const SUBRESOURCES: [(&str, &str, &str); 16] = [
     ("virtualmachineinstances", "console", "get"),
     ("virtualmachineinstances", "vnc", "get"),
     ("virtualmachineinstances", "vnc/screenshot", "get"),
     ("virtualmachineinstances", "portforward", "get"),
+    ("virtualmachineinstances", "guestosinfo", "get"),
+    ("virtualmachineinstances", "userlist", "get"),
+    ("virtualmachineinstances", "filesystemlist", "get"),
     ("virtualmachineinstances", "pause", "update"),
     ("virtualmachineinstances", "unpause", "update"),
     ("virtualmachineinstances", "reset", "update"),
@@ -23,6 +26,7 @@ const SUBRESOURCES: [(&str, &str, &str); 12] = [
     ("virtualmachines", "start", "update"),
     ("virtualmachines", "stop", "update"),
     ("virtualmachines", "restart", "update"),
+    ("virtualmachines", "migrate", "update"),
 ];
 
 /// A document and its media type.

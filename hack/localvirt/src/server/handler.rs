@@ -14,11 +14,12 @@ use super::{
     cluster::Cluster,
     discovery, guest, power,
     reply::{self, Failure, Reply},
+    require,
     route::{self, NoRoute, Route},
     stream,
     trust::FrontProxy,
 };
-use crate::dial::Launchers;
+use crate::{checker::Checker, dial::Launchers, faults::Faults, guestless::Guestless};
 
 /// Largest body; the bodies of these PUTs are a few fields.
 const MAX_BODY: usize = 64 << 10;
@@ -39,6 +40,12 @@ pub struct App {
     pub front_proxy: Arc<FrontProxy>,
     /// Told after something was done to a guest.
     pub nudge: Arc<dyn Nudge>,
+    /// Machines without a guest, whose ports are in here.
+    pub guestless: Guestless,
+    /// Watches that no device is held twice.
+    pub checker: Checker,
+    /// Makes streams fail on demand.
+    pub faults: Faults,
     /// Connections and streams.
     pub tasks: TaskTracker,
     /// Ends them.
@@ -116,7 +123,16 @@ impl App {
                 stream::machine_port(self, &object, &port, request).await
             }
             Route::Screenshot(object) => return self.screenshot(&object).await,
+            Route::AgentFacts(object) => return self.agent_facts(&object).await,
             Route::Guest(object, verb) => self.guest(&object, verb, request).await,
+            Route::Migrate(object) => self.migrate(&object, request).await,
+            Route::Verdict(namespace) => {
+                Ok(reply::json(&self.checker.report(namespace.as_deref())))
+            }
+            Route::Anew(namespace) => {
+                self.checker.reset(namespace.as_deref());
+                Ok(reply::json(&self.checker.report(namespace.as_deref())))
+            }
             Route::Power(object, verb) => self.power(&object, verb, request).await,
         };
         outcome.unwrap_or_else(|failure| failure.reply())
@@ -127,6 +143,25 @@ impl App {
             Ok(image) => reply::bytes(StatusCode::OK, "image/png", image),
             Err(failure) => failure.plain_reply(),
         }
+    }
+
+    /// KubeVirt's refusals are here, and nothing that would ask an agent: our guests have none.
+    async fn agent_facts(&self, object: &route::Named) -> Reply {
+        let looked = self.cluster.instance(object).await;
+        match looked.and_then(|vmi| require::agent(&vmi)) {
+            Err(failure) => failure.plain_reply(),
+            Ok(()) => Failure::internal("localvirt does not ask guest agents").plain_reply(),
+        }
+    }
+
+    async fn migrate(
+        &self,
+        object: &route::Named,
+        request: Request<Incoming>,
+    ) -> Result<Reply, Failure> {
+        let options: power::MigrateOptions = body(request).await?;
+        power::migrate(&*self.cluster, object, &options).await?;
+        Ok(reply::empty(StatusCode::ACCEPTED))
     }
 
     async fn guest(

@@ -67,6 +67,36 @@ pub async fn perform(
     Ok(())
 }
 
+/// The body of `migrate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MigrateOptions {
+    /// `["All"]` changes nothing.
+    pub dry_run: Vec<String>,
+    /// Further labels of the node.
+    pub added_node_selector: Value,
+}
+
+/// Asks for a migration of the machine's instance.
+///
+/// # Errors
+/// When it does not run, or the cluster refuses.
+pub async fn migrate(
+    cluster: &dyn Cluster,
+    object: &Named,
+    options: &MigrateOptions,
+) -> Result<(), Failure> {
+    let vm = cluster.machine(object).await?;
+    let vmi = cluster.instance(object).await?;
+    if vmi.phase != Phase::Running {
+        return Err(Failure::machine_conflict(vm.name(), "VM is not running"));
+    }
+    if options.dry_run.iter().any(|d| d == "All") {
+        return Ok(());
+    }
+    cluster.migrate(object, &options.added_node_selector).await
+}
+
 /// The patches that the verb is.
 ///
 /// # Errors

@@ -52,6 +52,16 @@ pub enum Failure {
         /// Why.
         text: String,
     },
+    /// 403: nobody may.
+    #[error("{}.kubevirt.io {name:?} is forbidden: {text}", kind.as_str())]
+    Forbidden {
+        /// Of what.
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// Why.
+        text: String,
+    },
     /// 400.
     #[error("{0}")]
     BadRequest(String),
@@ -89,6 +99,7 @@ impl Failure {
         match self {
             Self::NotFound { .. } => StatusCode::NOT_FOUND,
             Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -98,6 +109,7 @@ impl Failure {
         match self {
             Self::NotFound { .. } => "NotFound",
             Self::Conflict { .. } => "Conflict",
+            Self::Forbidden { .. } => "Forbidden",
             Self::BadRequest(_) => "BadRequest",
             Self::Internal(_) => "InternalError",
         }
@@ -105,7 +117,9 @@ impl Failure {
 
     fn details(&self) -> Option<Value> {
         match self {
-            Self::NotFound { kind, name } | Self::Conflict { kind, name, .. } => {
+            Self::NotFound { kind, name }
+            | Self::Conflict { kind, name, .. }
+            | Self::Forbidden { kind, name, .. } => {
                 Some(json!({ "name": name, "group": "kubevirt.io", "kind": kind.as_str() }))
             }
             Self::BadRequest(_) => None,

@@ -1,6 +1,6 @@
 //! What must hold before something is done, in KubeVirt's order and words (`pkg/virt-api/rest/subresource.go`).
 
-use super::reply::Failure;
+use super::reply::{Failure, Kind};
 use crate::api::{Instance, Phase};
 
 /// Before a console.
@@ -58,9 +58,16 @@ pub fn port(vmi: &Instance) -> Result<&str, Failure> {
 /// Before `pause`.
 ///
 /// # Errors
-/// When the guest does not run, or is paused.
+/// When the guest does not run, is paused, or has a liveness probe, which would end a guest that stands still.
 pub fn pause(vmi: &Instance) -> Result<(), Failure> {
     running_or_409(vmi)?;
+    if vmi.spec["livenessProbe"].is_object() {
+        return Err(Failure::Forbidden {
+            kind: Kind::Instance,
+            name: vmi.name().to_owned(),
+            text: "Pausing VMIs with LivenessProbe is currently not supported".into(),
+        });
+    }
     match vmi.condition("Paused") {
         Some(_) => Err(Failure::instance_conflict(
             vmi.name(),
@@ -115,6 +122,21 @@ pub fn soft_reboot(vmi: &Instance) -> Result<(), Failure> {
         return conflict("VMI neither have the agent connected nor the ACPI feature enabled");
     }
     Ok(())
+}
+
+/// Before the guest's agent is asked.
+///
+/// # Errors
+/// When the guest does not run, or has no agent that is connected.
+pub fn agent(vmi: &Instance) -> Result<(), Failure> {
+    let conflict = |text| Failure::instance_conflict(vmi.name(), text);
+    if vmi.phase != Phase::Running {
+        return Err(conflict("VMI is not running"));
+    }
+    match vmi.condition("AgentConnected") {
+        Some(_) => Ok(()),
+        None => Err(conflict("VMI does not have guest agent connected")),
+    }
 }
 
 fn running_or_409(vmi: &Instance) -> Result<(), Failure> {
@@ -224,5 +246,30 @@ mod tests {
             assert_eq!(failure.unwrap_err().code(), 409);
         }
         assert_eq!(reset(&off).unwrap_err().code(), 400);
+    }
+
+    #[test]
+    fn a_guest_with_a_liveness_probe_is_never_paused() {
+        let spec = json!({"domain": {}, "livenessProbe": {"tcpSocket": {"port": 22}}});
+        let failure = pause(&instance(spec, json!({"phase": "Running"}))).unwrap_err();
+        assert_eq!(failure.code(), 403);
+        assert_eq!(
+            failure.to_string(),
+            "virtualmachineinstance.kubevirt.io \"demo\" is forbidden: Pausing VMIs with LivenessProbe is currently not supported"
+        );
+    }
+
+    #[test]
+    fn an_agent_is_asked_only_where_there_is_one() {
+        let text = |status: Value| agent(&vmi(json!({}), status)).map_err(|f| f.to_string());
+        let agent = json!({"phase": "Running", "conditions": [{"type": "AgentConnected", "status": "True"}]});
+        assert_eq!(text(agent), Ok(()));
+        let absent = text(json!({"phase": "Running"})).unwrap_err();
+        assert!(
+            absent.ends_with("VMI does not have guest agent connected"),
+            "{absent}"
+        );
+        let off = text(json!({"phase": "Scheduled"})).unwrap_err();
+        assert!(off.ends_with("VMI is not running"), "{off}");
     }
 }

@@ -31,8 +31,16 @@ pub enum Route {
     MachinePort(Named, Port),
     /// Something done to a guest.
     Guest(Named, GuestVerb),
+    /// What the guest's agent knows.
+    AgentFacts(Named),
     /// A machine's run state.
     Power(Named, PowerVerb),
+    /// A migration of a machine's instance.
+    Migrate(Named),
+    /// The checker's verdict on a namespace, or on all: localvirt's own.
+    Verdict(Option<String>),
+    /// The checker begins anew.
+    Anew(Option<String>),
 }
 
 /// A port as it stands in the path: not checked, like KubeVirt's.
@@ -83,6 +91,13 @@ pub enum NoRoute {
 /// When nothing is served there, or not with this method.
 pub fn parse(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    if let Some(namespace) = checked(&parts) {
+        return match *method {
+            Method::GET => Ok(Route::Verdict(namespace)),
+            Method::DELETE => Ok(Route::Anew(namespace)),
+            _ => Err(NoRoute::MethodNotAllowed),
+        };
+    }
     let [
         "apis",
         GROUP,
@@ -116,12 +131,32 @@ pub fn parse(method: &Method, path: &str) -> Result<Route, NoRoute> {
     }
 }
 
+/// Where the checker's verdict is read: the resource and the name, in a namespace or in all of them.
+pub const CHECKER: [&str; 2] = ["localvirt", "checker"];
+
+fn checked(parts: &[&str]) -> Option<Option<String>> {
+    let ["apis", GROUP, version, rest @ ..] = parts else {
+        return None;
+    };
+    if !VERSIONS.contains(version) {
+        return None;
+    }
+    match rest {
+        ["namespaces", namespace, resource, name] if CHECKER == [*resource, *name] => {
+            Some(Some((*namespace).to_owned()))
+        }
+        [resource, name] if CHECKER == [*resource, *name] => Some(None),
+        _ => None,
+    }
+}
+
 fn instance(object: Named, rest: &[&str]) -> Option<(Route, Method)> {
     let route = match rest {
         ["console"] => Route::Console(object),
         ["vnc"] => Route::Vnc(object),
         ["vnc", "screenshot"] => Route::Screenshot(object),
         ["portforward", port @ ..] => Route::InstancePort(object, parse_port(port)?),
+        ["guestosinfo" | "userlist" | "filesystemlist"] => Route::AgentFacts(object),
         [verb] => return Some((Route::Guest(object, guest_verb(verb)?), Method::PUT)),
         _ => return None,
     };
@@ -143,6 +178,7 @@ fn machine(object: Named, rest: &[&str]) -> Option<(Route, Method)> {
         ["portforward", port @ ..] => {
             return Some((Route::MachinePort(object, parse_port(port)?), Method::GET));
         }
+        ["migrate"] => return Some((Route::Migrate(object), Method::PUT)),
         ["start"] => PowerVerb::Start,
         ["stop"] => PowerVerb::Stop,
         ["restart"] => PowerVerb::Restart,
@@ -237,6 +273,26 @@ mod tests {
                 Route::Guest(demo(), GuestVerb::SoftReboot),
             ),
             (
+                "GET",
+                "virtualmachineinstances/demo/guestosinfo",
+                Route::AgentFacts(demo()),
+            ),
+            (
+                "PUT",
+                "virtualmachines/demo/migrate",
+                Route::Migrate(demo()),
+            ),
+            (
+                "GET",
+                "localvirt/checker",
+                Route::Verdict(Some("ns".into())),
+            ),
+            (
+                "DELETE",
+                "localvirt/checker",
+                Route::Anew(Some("ns".into())),
+            ),
+            (
                 "PUT",
                 "virtualmachines/demo/restart",
                 Route::Power(demo(), PowerVerb::Restart),
@@ -250,6 +306,8 @@ mod tests {
     #[test]
     fn other_paths_and_methods_are_refused_apart() {
         let cases = [
+            ("PUT", "localvirt/checker", NoRoute::MethodNotAllowed),
+            ("GET", "localvirt/other", NoRoute::NotFound),
             ("GET", "virtualmachines/demo/console", NoRoute::NotFound),
             ("GET", "virtualmachineinstances/demo/ssh", NoRoute::NotFound),
             (
@@ -276,6 +334,8 @@ mod tests {
         for (method, path, want) in cases {
             assert_eq!(at(method, path), Err(want), "{method} {path}");
         }
+        let all = format!("/apis/{GROUP}/v1/localvirt/checker");
+        assert_eq!(parse(&Method::GET, &all), Ok(Route::Verdict(None)));
         let other = "/apis/other/v1/namespaces/ns/virtualmachines/demo/start";
         assert_eq!(parse(&Method::PUT, other), Err(NoRoute::NotFound));
         let v2 = format!("/apis/{GROUP}/v2/namespaces/ns/virtualmachineinstances/demo/console");

@@ -6,10 +6,13 @@
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
 
-use crate::api::{Machine, VMI_FINALIZER, controller_of, vmi_resource};
+use crate::{
+    api::{Machine, VMI_FINALIZER, controller_of, vmi_resource},
+    guestless::{self, Script},
+};
 
-/// The instance that a machine asks for.
-pub fn instance_of(vm: &Machine, paused: bool) -> DynamicObject {
+/// The instance that a machine asks for; `script` is what plays a machine without a guest.
+pub fn instance_of(vm: &Machine, paused: bool, script: Option<Script>) -> DynamicObject {
     let mut spec = defaulted(vm.template_spec.clone(), vm.uid());
     if paused {
         spec["startStrategy"] = json!("Paused");
@@ -21,6 +24,9 @@ pub fn instance_of(vm: &Machine, paused: bool) -> DynamicObject {
     let mut annotations = vm.template_meta.annotations.clone().unwrap_or_default();
     let generation = vm.meta.generation.unwrap_or_default();
     annotations.insert("kubevirt.io/vm-generation".into(), generation.to_string());
+    if let Some(script) = script {
+        annotations.insert(guestless::ANNOTATION.into(), script.as_str().into());
+    }
     vmi.metadata.annotations = Some(annotations);
     vmi.metadata.finalizers = Some(vec![VMI_FINALIZER.to_owned()]);
     vmi.metadata.owner_references = Some(vec![controller_of(&vm.meta, "VirtualMachine")]);
@@ -55,6 +61,7 @@ fn defaulted(mut spec: Value, firmware_uuid: &str) -> Value {
     default_volumes(&mut spec);
     default_disks(&mut spec);
     default_network(&mut spec);
+    default_devices(&mut spec);
     spec
 }
 
@@ -69,6 +76,23 @@ fn default(root: &mut Value, path: &str, value: Value) {
     }
     if at.is_null() {
         *at = value;
+    }
+}
+
+/// A tablet where one is asked for without more words, and the models of what there is.
+fn default_devices(spec: &mut Value) {
+    let devices = &mut spec["domain"]["devices"];
+    if devices.get("autoattachInputDevice") == Some(&json!(true)) {
+        default(devices, "/inputs", json!([{ "name": "default-0" }]));
+    }
+    if let Some(inputs) = devices.get_mut("inputs") {
+        for input in items(inputs) {
+            default(input, "/type", json!("tablet"));
+            default(input, "/bus", json!("usb"));
+        }
+    }
+    if devices.get("sound").is_some_and(Value::is_object) {
+        default(devices, "/sound/model", json!("ich9"));
     }
 }
 
@@ -197,7 +221,7 @@ mod tests {
     #[test]
     fn the_instance_has_the_machine_as_its_owner_and_the_templates_labels() {
         let vm = vm();
-        let vmi = instance_of(&vm, false);
+        let vmi = instance_of(&vm, false, None);
         assert!(is_controlled_by(&vmi.metadata, vm.uid()));
         assert_eq!(vmi.metadata.labels.unwrap()["app"], "demo");
         assert_eq!(vmi.metadata.finalizers.unwrap(), [VMI_FINALIZER]);
@@ -206,7 +230,7 @@ mod tests {
 
     #[test]
     fn defaults_are_those_of_kubevirts_webhooks() {
-        let spec = instance_of(&vm(), false).data["spec"].clone();
+        let spec = instance_of(&vm(), false, None).data["spec"].clone();
         let expected = [
             ("/domain/memory/guest", json!("256Mi")),
             (
@@ -249,9 +273,33 @@ mod tests {
     }
 
     #[test]
+    fn devices_that_are_asked_for_get_their_models() {
+        let devices = |devices: Value| {
+            let spec = defaulted(json!({ "domain": { "devices": devices } }), "u");
+            spec["domain"]["devices"].clone()
+        };
+        let attached = devices(json!({"autoattachInputDevice": true, "sound": {"name": "s"}}));
+        let tablet = json!([{"name": "default-0", "type": "tablet", "bus": "usb"}]);
+        assert_eq!(attached["inputs"], tablet);
+        assert_eq!(attached["sound"], json!({"name": "s", "model": "ich9"}));
+        let given = devices(json!({"inputs": [{"name": "t", "type": "tablet", "bus": "virtio"}]}));
+        assert_eq!(given["inputs"][0]["bus"], "virtio");
+        assert_eq!(devices(json!({})).get("inputs"), None);
+    }
+
+    #[test]
+    fn a_machine_without_a_guest_is_marked_on_its_instance() {
+        let vmi = instance_of(&vm(), false, Some(Script::Flood));
+        assert_eq!(
+            vmi.metadata.annotations.unwrap()[guestless::ANNOTATION],
+            "flood"
+        );
+    }
+
+    #[test]
     fn only_what_cannot_change_live_needs_a_restart() {
         let mut vm = vm();
-        let running = instance_of(&vm, true).data["spec"].clone();
+        let running = instance_of(&vm, true, None).data["spec"].clone();
         assert!(!needs_restart(&vm, &running));
         vm.template_spec["nodeSelector"] = json!({"a": "b"});
         assert!(!needs_restart(&vm, &running));

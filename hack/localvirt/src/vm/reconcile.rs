@@ -24,6 +24,7 @@ use crate::{
         vmi_resource,
     },
     finalizers,
+    guestless::Policy,
 };
 
 /// Field manager of what is created.
@@ -47,6 +48,8 @@ pub enum ReconcileError {
 pub struct Context {
     /// The cluster.
     pub client: Client,
+    /// Which machines have no guest.
+    pub guestless: Policy,
 }
 
 struct Apis {
@@ -98,10 +101,15 @@ pub async fn reconcile(
         write_status(&apis, &vm, None, &found, &Action::Keep).await?;
         return Ok(Requeue::await_change());
     }
-    act(&apis, &vm, vmi.as_ref()).await
+    act(&apis, &vm, vmi.as_ref(), context.guestless).await
 }
 
-async fn act(apis: &Apis, vm: &Machine, vmi: Option<&Instance>) -> Result<Requeue, ReconcileError> {
+async fn act(
+    apis: &Apis,
+    vm: &Machine,
+    vmi: Option<&Instance>,
+    guestless: Policy,
+) -> Result<Requeue, ReconcileError> {
     let now = Timestamp::now();
     let action = decide(vm, vmi, now);
     let mut found = Findings {
@@ -110,7 +118,7 @@ async fn act(apis: &Apis, vm: &Machine, vmi: Option<&Instance>) -> Result<Requeu
     };
     match &action {
         Action::Create { paused } => {
-            found.failure = create(apis, vm, *paused).await?;
+            found.failure = create(apis, vm, *paused, guestless).await?;
             write_status(apis, vm, vmi, &found, &action).await?;
         }
         Action::Unhalt => {
@@ -134,8 +142,21 @@ async fn act(apis: &Apis, vm: &Machine, vmi: Option<&Instance>) -> Result<Requeu
 }
 
 /// Creates the instance; what it cannot have is returned as the reason of the machine's failure.
-async fn create(apis: &Apis, vm: &Machine, paused: bool) -> Result<Option<String>, ReconcileError> {
-    let object = instance_of(vm, paused);
+async fn create(
+    apis: &Apis,
+    vm: &Machine,
+    paused: bool,
+    guestless: Policy,
+) -> Result<Option<String>, ReconcileError> {
+    let script = match guestless.script(vm).transpose() {
+        Ok(script) => script,
+        Err(word) => {
+            return Ok(Some(format!(
+                "{word:?} is not a script of guestless machines: echo, flood, silent"
+            )));
+        }
+    };
+    let object = instance_of(vm, paused, script);
     let problems = validate::problems(&Instance::read(&object)?);
     if !problems.is_empty() {
         return Ok(Some(problems.join("; ")));

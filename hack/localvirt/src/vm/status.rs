@@ -117,10 +117,16 @@ fn printable(vm: &Machine, vmi: Option<&Instance>, status: &VmStatus) -> &'stati
     match vmi.phase {
         _ if vmi.phase.is_final() => finished(halted, status),
         _ if vmi.is_deleted() || halted || vm.wants_stop_of(vmi.uid()) => "Stopping",
+        Phase::Running if is_migrating(vmi) => "Migrating",
         Phase::Running if paused => "Paused",
         Phase::Running => "Running",
         _ => trouble(vmi).unwrap_or("Starting"),
     }
+}
+
+fn is_migrating(vmi: &Instance) -> bool {
+    let migration = vmi.migration.as_ref();
+    migration.is_some_and(|m| m.start_timestamp.is_some() && m.is_under_way())
 }
 
 fn absent(halted: bool, status: &VmStatus, vm: &Machine) -> &'static str {

@@ -2,6 +2,8 @@
 
 use sha2::{Digest as _, Sha256};
 
+use crate::api::Instance;
+
 /// Letters that kube-apiserver's own generated names use: no vowels, hence no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
@@ -16,6 +18,28 @@ pub fn launcher(vmi_name: &str, vmi_uid: &str) -> String {
         short.trim_end_matches(['-', '.']),
         suffix(vmi_uid)
     )
+}
+
+/// The launcher that an instance's guest is in now: another one after a migration.
+pub fn current(vmi: &Instance) -> String {
+    let moved = vmi.migration.as_ref().map(|m| match m.has_moved() {
+        true => &m.target_pod,
+        false => &m.source_pod,
+    });
+    match moved.filter(|name| !name.is_empty()) {
+        Some(name) => name.clone(),
+        None => launcher(vmi.name(), vmi.uid()),
+    }
+}
+
+/// The other launcher of a migration: the target before the guest has moved, the source afterwards.
+pub fn other(vmi: &Instance) -> Option<String> {
+    let migration = vmi.migration.as_ref()?;
+    let name = match migration.has_moved() {
+        true => &migration.source_pod,
+        false => &migration.target_pod,
+    };
+    Some(name.clone()).filter(|name| !name.is_empty())
 }
 
 fn suffix(seed: &str) -> String {
@@ -36,6 +60,7 @@ pub fn hostname(vmi_name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::instance;
 
     #[test]
     fn a_launchers_name_is_stable_and_differs_between_instances_of_one_name() {
@@ -46,6 +71,22 @@ mod tests {
             name.starts_with("virt-launcher-demo-")
                 && name.len() == "virt-launcher-demo-".len() + 5
         );
+    }
+
+    #[test]
+    fn a_guest_is_in_the_target_once_it_has_moved() {
+        let with = |state: serde_json::Value| {
+            let status = serde_json::json!({ "migrationState": state });
+            let vmi = instance(serde_json::json!({"domain": {}}), status);
+            (current(&vmi), other(&vmi))
+        };
+        let pods = |current: &str, other: &str| (current.to_owned(), Some(other.to_owned()));
+        let state = |completed, failed| serde_json::json!({"sourcePod": "s", "targetPod": "t", "completed": completed, "failed": failed});
+        assert_eq!(with(state(false, false)), pods("s", "t"));
+        assert_eq!(with(state(true, false)), pods("t", "s"));
+        assert_eq!(with(state(true, true)), pods("s", "t"));
+        let (current, other) = with(serde_json::Value::Null);
+        assert!(current.starts_with("virt-launcher-demo-") && other.is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Mirrors KubeVirt's `pkg/virt-controller/services/template.go` in labels, owner and shape; what runs in the
 //! container is ours. The Pod satisfies the `restricted` Pod Security Standard.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use k8s_openapi::{
     ByteString,
@@ -18,7 +18,7 @@ use k8s_openapi::{
 
 use super::{
     names,
-    spec::{CLAIMS_DIR, RunError, memory_mib},
+    spec::{CLAIMS_DIR, RunError, memory_mib, network_seed_dir, seed_of, user_seed_dir},
 };
 use crate::{
     api::{self, Instance, VolumeSource, controller_of},
@@ -58,7 +58,7 @@ pub fn secret(
         (KEY_FILE, leaf.key_pem.clone().into_bytes()),
         (CA_FILE, ca_pem.as_bytes().to_vec()),
     ];
-    let mut meta = owned(vmi);
+    let mut meta = owned(vmi, &names::launcher(vmi.name(), vmi.uid()));
     meta.labels = Some(BTreeMap::from([(
         CREATED_BY_LABEL.to_owned(),
         vmi.uid().to_owned(),
@@ -90,11 +90,8 @@ pub struct Program {
 /// When the instance's resources make no sense.
 pub fn pod(vmi: &Instance, program: &Program) -> Result<Pod, RunError> {
     let disks = DiskVolumes::of(vmi);
-    let mut meta = owned(vmi);
-    meta.labels = Some(labels(vmi));
-    meta.annotations = Some(annotations(vmi));
     Ok(Pod {
-        metadata: meta,
+        metadata: launcher_meta(vmi, &names::launcher(vmi.name(), vmi.uid())),
         spec: Some(PodSpec {
             containers: vec![container(vmi, program, disks.mounts)?],
             volumes: Some(disks.volumes),
@@ -117,9 +114,18 @@ pub fn pod(vmi: &Instance, program: &Program) -> Result<Pod, RunError> {
     })
 }
 
-fn owned(vmi: &Instance) -> ObjectMeta {
+/// Name, owner, labels and annotations of a launcher Pod.
+pub fn launcher_meta(vmi: &Instance, name: &str) -> ObjectMeta {
     ObjectMeta {
-        name: Some(names::launcher(vmi.name(), vmi.uid())),
+        labels: Some(labels(vmi)),
+        annotations: Some(annotations(vmi)),
+        ..owned(vmi, name)
+    }
+}
+
+fn owned(vmi: &Instance, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
         namespace: Some(vmi.namespace().to_owned()),
         owner_references: Some(vec![controller_of(&vmi.meta, "VirtualMachineInstance")]),
         ..ObjectMeta::default()
@@ -267,6 +273,11 @@ impl DiskVolumes {
         for (index, volume) in vmi.volumes.iter().enumerate() {
             all.add_disk(index, volume);
         }
+        if let Some(seed) = seed_of(vmi) {
+            all.add_seed("seed-user", user_seed_dir(), seed.secret_ref.as_ref());
+            let network = seed.network_data_secret_ref.as_ref();
+            all.add_seed("seed-network", network_seed_dir(), network);
+        }
         all
     }
 
@@ -321,6 +332,21 @@ impl DiskVolumes {
         }
     }
 
+    /// As KubeVirt does it: the kubelet reads the Secret, and waits for one that is not there yet.
+    fn add_seed(&mut self, name: &str, dir: PathBuf, secret: Option<&LocalObjectReference>) {
+        let Some(secret) = secret else { return };
+        let source = SecretVolumeSource {
+            secret_name: Some(secret.name.clone()),
+            default_mode: Some(0o440),
+            ..SecretVolumeSource::default()
+        };
+        let volume = Volume {
+            secret: Some(source),
+            ..Volume::default()
+        };
+        self.add(name, dir.to_string_lossy().into_owned(), true, volume);
+    }
+
     fn add(&mut self, name: &str, path: String, read_only: bool, mut volume: Volume) {
         volume.name = name.to_owned();
         self.volumes.push(volume);
@@ -353,7 +379,8 @@ mod tests {
                 "livenessProbe": {"guestAgentPing": {}},
                 "volumes": [
                     {"name": "root", "containerDisk": {"image": "example.test/g:1", "imagePullPolicy": "Never", "imagePullSecret": "reg"}},
-                    {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+                    {"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "s"}}}
                 ]
             }),
             json!({}),
@@ -427,6 +454,15 @@ mod tests {
             (mounts[3].mount_path.as_str(), mounts[3].read_only),
             ("/claims/data", Some(false))
         );
+    }
+
+    #[test]
+    fn the_secret_of_cloud_init_is_mounted_and_read_by_nobody_else() {
+        let (_, spec) = built();
+        let volume = spec.volumes.unwrap().pop().unwrap();
+        assert_eq!(volume.secret.unwrap().secret_name.as_deref(), Some("s"));
+        let mounts = spec.containers[0].volume_mounts.clone().unwrap();
+        assert_eq!(mounts.last().unwrap().mount_path, "/seeds/user");
     }
 
     #[test]

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::Secret;
-
 use super::names;
 use crate::{
     api::{self, DiskTarget, Instance, VolumeSource},
     launcher::spec::{
-        AcceleratorChoice, Bus, CloudInit, DISKS_DIR, Disk, DiskKind, DiskSource, Interface, Port,
-        Protocol, Spec, SpecError,
+        AcceleratorChoice, Bus, CloudInit, DISKS_DIR, Device, Disk, DiskKind, DiskSource,
+        Interface, Port, Protocol, SEEDS_DIR, SeedSource, Spec, SpecError,
     },
     quantity,
 };
@@ -28,7 +26,7 @@ pub enum RunError {
         /// What is wrong.
         problem: String,
     },
-    /// cloud-init's data is not there or no text.
+    /// cloud-init's inline data is no text.
     #[error("cloud-init: {0}")]
     CloudInit(String),
     /// The launcher would refuse it.
@@ -36,33 +34,27 @@ pub enum RunError {
     Spec(#[from] SpecError),
 }
 
-/// The launcher's spec. `secrets` holds the Secrets that cloud-init volumes refer to.
+/// The launcher's spec.
 ///
 /// # Errors
 /// When the instance asks for what no guest can have.
-pub fn launcher_spec(
-    vmi: &Instance,
-    secrets: &[Secret],
-    control_port: u16,
-) -> Result<Spec, RunError> {
+pub fn launcher_spec(vmi: &Instance, control_port: u16) -> Result<Spec, RunError> {
     let hostname = vmi
         .hostname
         .clone()
         .unwrap_or_else(|| names::hostname(vmi.name()));
     let mut disks = Vec::new();
-    let mut cloud_init = None;
     for disk in &vmi.disks {
-        let Some(volume) = vmi.volumes.iter().find(|v| v.name == disk.name) else {
-            continue;
-        };
-        match (&volume.source, source(&disk.name, &volume.source)?) {
-            (VolumeSource::CloudInit(data), _) => {
-                cloud_init = Some(seed(vmi, data, &hostname, secrets)?)
-            }
-            (_, Some(source)) => disks.push(launcher_disk(disk, source)),
-            (_, None) => {}
+        let volume = vmi.volumes.iter().find(|v| v.name == disk.name);
+        if let Some(volume) = volume
+            && let Some(source) = source(&disk.name, &volume.source)?
+        {
+            disks.push(launcher_disk(disk, source));
         }
     }
+    let cloud_init = seed_of(vmi)
+        .map(|data| seed(vmi, data, &hostname))
+        .transpose()?;
     let spec = Spec {
         name: vmi.name().to_owned(),
         namespace: vmi.namespace().to_owned(),
@@ -76,9 +68,9 @@ pub fn launcher_spec(
         cloud_init,
         interface: interface(vmi),
         serial_console: vmi.has_serial,
-        log_serial_console: false,
+        log_serial_console: vmi.log_serial,
         graphics: vmi.has_graphics,
-        devices: Vec::new(),
+        devices: devices(vmi),
         start_paused: vmi.starts_paused,
         accelerator: AcceleratorChoice::Auto,
         grace_period_seconds: u32::try_from(vmi.grace_seconds.max(0)).unwrap_or(u32::MAX),
@@ -180,50 +172,44 @@ pub fn mac_address(vmi: &Instance) -> String {
     )
 }
 
-/// Names of the Secrets that must be read before [`launcher_spec`].
-pub fn referenced_secrets(vmi: &Instance) -> Vec<String> {
-    let seeds = vmi.volumes.iter().filter_map(|v| match &v.source {
-        VolumeSource::CloudInit(data) => Some(data),
-        _ => None,
-    });
-    let names = seeds.flat_map(|d| [&d.secret_ref, &d.network_data_secret_ref]);
-    let mut names: Vec<String> = names.flatten().map(|r| r.name.clone()).collect();
-    names.sort();
-    names.dedup();
-    names
+/// What the guest finds on its buses beside disks and network.
+fn devices(vmi: &Instance) -> Vec<Device> {
+    let tablet = vmi.has_tablet.then_some(Device::Tablet);
+    let sound = vmi.has_sound.then_some(Device::Sound);
+    let gpus = std::iter::repeat_n(Device::Gpu, vmi.host_devices);
+    tablet.into_iter().chain(sound).chain(gpus).collect()
 }
 
-fn seed(
-    vmi: &Instance,
-    data: &api::CloudInit,
-    hostname: &str,
-    secrets: &[Secret],
-) -> Result<CloudInit, RunError> {
-    let user = text(
-        &data.user_data,
-        &data.user_data_base64,
-        &data.secret_ref,
-        "userdata",
-        secrets,
-    )?;
-    let reference = data
-        .network_data_secret_ref
-        .as_ref()
-        .or(data.secret_ref.as_ref())
-        .cloned();
-    let network = match (
-        &data.network_data,
-        &data.network_data_base64,
-        &data.network_data_secret_ref,
-    ) {
+/// The instance's one cloud-init volume; KubeVirt refuses a second.
+pub fn seed_of(vmi: &Instance) -> Option<&api::CloudInit> {
+    vmi.volumes.iter().find_map(|v| match &v.source {
+        VolumeSource::CloudInit(data) => Some(&**data),
+        _ => None,
+    })
+}
+
+/// Where the Secret with the user data is mounted.
+pub fn user_seed_dir() -> PathBuf {
+    PathBuf::from(SEEDS_DIR).join("user")
+}
+
+/// Where a Secret of its own for the network data is mounted.
+pub fn network_seed_dir() -> PathBuf {
+    PathBuf::from(SEEDS_DIR).join("network")
+}
+
+fn seed(vmi: &Instance, data: &api::CloudInit, hostname: &str) -> Result<CloudInit, RunError> {
+    let user = inline("userdata", &data.user_data, &data.user_data_base64)?;
+    let mounted = data.secret_ref.is_some();
+    let user = user.or_else(|| mounted.then(|| SeedSource::Mounted(user_seed_dir())));
+    let network = inline("networkdata", &data.network_data, &data.network_data_base64)?;
+    let network = network.or_else(|| match &data.network_data_secret_ref {
+        Some(_) => Some(SeedSource::Mounted(network_seed_dir())),
         // One Secret may hold both; only a reference of its own makes its absence an error.
-        (None, None, None) => {
-            text(&None, &None, &reference, "networkdata", secrets).unwrap_or_default()
-        }
-        (inline, base64, secret) => text(inline, base64, secret, "networkdata", secrets)?,
-    };
+        None => mounted.then(|| SeedSource::MountedIfThere(user_seed_dir())),
+    });
     Ok(CloudInit {
-        user_data: user.unwrap_or_default(),
+        user_data: user.unwrap_or_else(|| SeedSource::Text(String::new())),
         network_data: network,
         hostname: hostname.to_owned(),
         // KubeVirt derives it from the firmware's UUID: a machine that is restarted is no new cloud-init instance.
@@ -234,46 +220,24 @@ fn seed(
     })
 }
 
-fn text(
-    inline: &Option<String>,
-    base64: &Option<String>,
-    secret: &Option<k8s_openapi::api::core::v1::LocalObjectReference>,
+fn inline(
     key: &str,
-    secrets: &[Secret],
-) -> Result<Option<String>, RunError> {
+    text: &Option<String>,
+    base64: &Option<String>,
+) -> Result<Option<SeedSource>, RunError> {
     use base64::Engine as _;
-    let bytes = match (inline, base64, secret) {
-        (Some(text), _, _) => return Ok(Some(text.clone())),
-        (None, Some(encoded), _) => base64::engine::general_purpose::STANDARD
-            .decode(encoded)
-            .map_err(|_| RunError::CloudInit(format!("the inline {key} is no base64")))?,
-        (None, None, Some(reference)) => secret_key(&reference.name, key, secrets)?,
-        (None, None, None) => return Ok(None),
+    let Some(encoded) = base64.as_ref().filter(|_| text.is_none()) else {
+        return Ok(text.clone().map(SeedSource::Text));
     };
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|_| RunError::CloudInit(format!("{key} is no UTF-8 text")))
-}
-
-fn secret_key(name: &str, key: &str, secrets: &[Secret]) -> Result<Vec<u8>, RunError> {
-    let secret = secrets
-        .iter()
-        .find(|s| s.metadata.name.as_deref() == Some(name))
-        .ok_or_else(|| RunError::CloudInit(format!("secret {name:?} not found")))?;
-    let data = secret.data.as_ref();
-    // KubeVirt takes both spellings.
-    [key.to_owned(), key.replace("data", "Data")]
-        .iter()
-        .find_map(|k| data?.get(k))
-        .map(|bytes| bytes.0.clone())
-        .ok_or_else(|| RunError::CloudInit(format!("secret {name:?} has no key {key:?}")))
+    let bytes = base64::engine::general_purpose::STANDARD.decode(encoded);
+    let bytes = bytes.map_err(|_| RunError::CloudInit(format!("the inline {key} is no base64")))?;
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| RunError::CloudInit(format!("{key} is no UTF-8 text")))?;
+    Ok(Some(SeedSource::Text(text)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use k8s_openapi::ByteString;
     use serde_json::{Value, json};
 
     use super::*;
@@ -294,27 +258,18 @@ mod tests {
         })
     }
 
-    fn secret(data: &[(&str, &str)]) -> Secret {
-        let bytes = |v: &str| ByteString(v.as_bytes().to_vec());
-        let mut secret = Secret {
-            data: Some(
-                data.iter()
-                    .map(|(k, v)| ((*k).into(), bytes(v)))
-                    .collect::<BTreeMap<_, _>>(),
-            ),
-            ..Secret::default()
-        };
-        secret.metadata.name = Some("s".into());
-        secret
+    fn run(volume: Value) -> Result<Spec, RunError> {
+        launcher_spec(&instance(spec(volume), json!({})), 49186)
     }
 
-    fn run(volume: Value, secrets: &[Secret]) -> Result<Spec, RunError> {
-        launcher_spec(&instance(spec(volume), json!({})), secrets, 49186)
+    fn seed_from(source: Value) -> CloudInit {
+        let spec = run(json!({"name": "x", "cloudInitNoCloud": source}));
+        spec.unwrap().cloud_init.unwrap()
     }
 
     #[test]
     fn the_launcher_is_told_the_domain() {
-        let spec = run(json!({"name": "x", "emptyDisk": {"capacity": "1Gi"}}), &[]).unwrap();
+        let spec = run(json!({"name": "x", "emptyDisk": {"capacity": "1Gi"}})).unwrap();
         assert_eq!((spec.memory_mib, spec.cpus), (256, 2));
         assert_eq!(spec.disks.len(), 2);
         assert_eq!(spec.disks[0].serial.as_deref(), Some("R-1"));
@@ -331,49 +286,56 @@ mod tests {
     }
 
     #[test]
-    fn user_data_is_the_same_from_all_three_sources() {
-        let cases = [
+    fn devices_are_those_of_the_domain() {
+        let with = |devices: Value| {
+            let domain = json!({"memory": {"guest": "256Mi"}, "devices": devices});
+            let vmi = instance(json!({ "domain": domain }), json!({}));
+            let spec = launcher_spec(&vmi, 49186).unwrap();
+            (spec.devices, spec.log_serial_console)
+        };
+        assert_eq!(with(json!({})), (vec![], false));
+        let all = json!({
+            "inputs": [{"name": "t", "type": "tablet", "bus": "usb"}], "sound": {"name": "s", "model": "ich9"},
+            "gpus": [{"name": "g", "deviceName": "nvidia.com/TU104"}], "logSerialConsole": true,
+        });
+        assert_eq!(
+            with(all),
+            (vec![Device::Tablet, Device::Sound, Device::Gpu], true)
+        );
+    }
+
+    #[test]
+    fn inline_user_data_is_the_same_in_both_spellings() {
+        for source in [
             json!({"userData": "#cloud-config"}),
             json!({"userDataBase64": "I2Nsb3VkLWNvbmZpZw=="}),
-            json!({"secretRef": {"name": "s"}}),
-        ];
-        for source in cases {
-            let spec = run(
-                json!({"name": "x", "cloudInitNoCloud": source}),
-                &[secret(&[("userdata", "#cloud-config")])],
-            );
-            let seed = spec.unwrap().cloud_init.unwrap();
-            assert_eq!(seed.user_data, "#cloud-config", "{source}");
+        ] {
+            let seed = seed_from(source.clone());
+            let text = SeedSource::Text("#cloud-config".into());
+            assert_eq!(seed.user_data, text, "{source}");
             assert_eq!(
                 (seed.instance_id.as_str(), seed.hostname.as_str()),
                 ("firm", "demo")
             );
             assert_eq!(seed.network_data, None);
         }
+        let wrong = run(json!({"name": "x", "cloudInitNoCloud": {"userDataBase64": "%"}}));
+        assert!(wrong.unwrap_err().to_string().contains("no base64"));
     }
 
     #[test]
-    fn one_secret_may_hold_the_network_data_too() {
-        let both = secret(&[("userdata", "u"), ("networkdata", "n")]);
-        let spec = run(
-            json!({"name": "x", "cloudInitNoCloud": {"secretRef": {"name": "s"}}}),
-            &[both],
-        )
-        .unwrap();
-        assert_eq!(spec.cloud_init.unwrap().network_data.as_deref(), Some("n"));
-    }
-
-    #[test]
-    fn missing_cloud_init_data_is_named_and_never_shown() {
-        let volume = json!({"name": "x", "cloudInitNoCloud": {"secretRef": {"name": "s"}}});
-        let absent = run(volume.clone(), &[]).unwrap_err().to_string();
-        assert!(absent.contains("\"s\" not found"), "{absent}");
-        let other = run(volume, &[secret(&[("password", "hunter2")])])
-            .unwrap_err()
-            .to_string();
-        assert!(
-            other.contains("no key \"userdata\"") && !other.contains("hunter2"),
-            "{other}"
+    fn secrets_are_named_and_never_read() {
+        let one = seed_from(json!({"secretRef": {"name": "s"}}));
+        assert_eq!(one.user_data, SeedSource::Mounted("/seeds/user".into()));
+        assert_eq!(
+            one.network_data,
+            Some(SeedSource::MountedIfThere("/seeds/user".into()))
+        );
+        let two =
+            seed_from(json!({"secretRef": {"name": "s"}, "networkDataSecretRef": {"name": "n"}}));
+        assert_eq!(
+            two.network_data,
+            Some(SeedSource::Mounted("/seeds/network".into()))
         );
     }
 

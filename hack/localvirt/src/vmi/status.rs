@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::spec::mac_address;
 use crate::{
     api::{Condition, Instance, Phase, PhaseTransition, VolumeSource, set_condition},
+    guestless::{Script, pod::node_of},
     launcher::protocol,
 };
 
@@ -20,6 +21,8 @@ use crate::{
 pub struct Observed {
     /// Its launcher, if there is one.
     pub pod: Option<Pod>,
+    /// The other launcher of a migration, as long as there is one.
+    pub other: Option<Pod>,
     /// What the launcher said, if it answered.
     pub launcher: Option<protocol::Status>,
     /// Why no launcher could be made.
@@ -31,7 +34,7 @@ pub fn patch(vmi: &Instance, seen: &Observed, now: Timestamp) -> Option<Value> {
     let phase = next_phase(vmi, seen);
     let now = now.to_string();
     let pod = seen.pod.as_ref();
-    let node = pod.and_then(|p| p.spec.as_ref()?.node_name.clone());
+    let node = pod.and_then(node_of);
     let mut status = json!({
         "phase": phase.as_str(),
         "phaseTransitionTimestamps": transitions(vmi, phase, &now),
@@ -43,8 +46,7 @@ pub fn patch(vmi: &Instance, seen: &Observed, now: Timestamp) -> Option<Value> {
         "currentCPUTopology": topology(vmi),
     });
     if let Some(pod) = pod.filter(|_| !phase.is_final()) {
-        let uid = pod.metadata.uid.clone().unwrap_or_default();
-        status["activePods"] = json!({ uid: node.clone().unwrap_or_default() });
+        status["activePods"] = active_pods(pod, seen.other.as_ref());
         status["interfaces"] = json!(interfaces(vmi, pod.status.as_ref(), phase));
         status["launcherContainerImageVersion"] = json!(
             pod.spec
@@ -69,6 +71,20 @@ pub fn patch(vmi: &Instance, seen: &Observed, now: Timestamp) -> Option<Value> {
         .as_object()
         .is_none_or(serde_json::Map::is_empty);
     (!nothing || patch.get("metadata").is_some()).then_some(patch)
+}
+
+/// Launchers by UID, with their nodes: two while a guest is being moved, until the one that it left is gone.
+fn active_pods(pod: &Pod, other: Option<&Pod>) -> Value {
+    let ended = |p: &&Pod| {
+        let phase = p.status.as_ref().and_then(|s| s.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let pods = std::iter::once(pod).chain(other.filter(|p| !ended(p)));
+    let entry = |p: &Pod| {
+        let uid = p.metadata.uid.clone().unwrap_or_default();
+        (uid, json!(node_of(p).unwrap_or_default()))
+    };
+    Value::Object(pods.map(entry).collect())
 }
 
 /// Keeps what differs. Maps whose keys come and go (`activePods`) are nulled key by key, as merge patch wants it.
@@ -134,7 +150,7 @@ fn transitions(vmi: &Instance, phase: Phase, now: &str) -> Vec<PhaseTransition> 
 fn conditions(vmi: &Instance, seen: &Observed, phase: Phase, now: &str) -> Vec<Condition> {
     let wanted = [
         Some(ready(seen, phase)),
-        Some(migratable()),
+        Some(migratable(vmi)),
         synchronized(seen, phase),
         unscheduled(seen),
         presence(seen, "AgentConnected", |s| s.agent_connected),
@@ -198,8 +214,12 @@ fn ready(seen: &Observed, phase: Phase) -> Condition {
     }
 }
 
-fn migratable() -> Condition {
-    let message = "localvirt runs on one node and cannot move a guest";
+fn migratable(vmi: &Instance) -> Condition {
+    if Script::of(vmi).is_some() {
+        return Condition::new("LiveMigratable", true, "", "");
+    }
+    let message =
+        "localvirt moves machines without a guest only: a guest in QEMU stays on the one node";
     Condition::new("LiveMigratable", false, "MigrationNotSupported", message)
 }
 
@@ -344,7 +364,7 @@ mod tests {
         Observed {
             pod,
             launcher,
-            failure: None,
+            ..Observed::default()
         }
     }
 
@@ -449,6 +469,25 @@ mod tests {
         let patch = patch(&old, &seen(Some(pod("Failed")), None), now()).unwrap();
         assert_eq!(patch["status"]["activePods"], json!({"pod-uid": null}));
         assert_eq!(patch["status"]["phase"], "Failed");
+    }
+
+    #[test]
+    fn both_launchers_of_a_migration_are_active_until_one_is_over() {
+        let mut target = pod("Running");
+        target.metadata.uid = Some("target-uid".into());
+        target.spec.as_mut().unwrap().node_name = Some("node2".into());
+        let mut seen = seen(Some(pod("Running")), launcher(protocol::Phase::Running));
+        seen.other = Some(target.clone());
+        let old = vmi(json!({"phase": "Running"}));
+        let status = |seen: &Observed| patch(&old, seen, now()).unwrap()["status"].clone();
+        let both = json!({"pod-uid": "node1", "target-uid": "node2"});
+        assert_eq!(status(&seen)["activePods"], both);
+        assert_eq!(status(&seen)["nodeName"], "node1");
+        std::mem::swap(&mut seen.pod, &mut seen.other);
+        assert_eq!(status(&seen)["activePods"], both);
+        assert_eq!(status(&seen)["nodeName"], "node2");
+        seen.other.as_mut().unwrap().status.as_mut().unwrap().phase = Some("Failed".into());
+        assert_eq!(status(&seen)["activePods"], json!({"target-uid": "node2"}));
     }
 
     #[test]

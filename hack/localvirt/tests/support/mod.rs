@@ -1,5 +1,7 @@
 //! A client that writes HTTP and WebSocket bytes itself, so that nothing between hides what is on the wire.
 
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
 use std::sync::Arc;
 
 use rustls::{ClientConfig, pki_types::ServerName};
@@ -86,7 +88,7 @@ impl Wire {
         if let Some(length) = response.header("content-length") {
             let mut body = vec![0; length.parse().unwrap()];
             self.stream.read_exact(&mut body).await.unwrap();
-            response.body = String::from_utf8(body).unwrap();
+            response.body = String::from_utf8_lossy(&body).into_owned();
         }
         response
     }
@@ -129,6 +131,15 @@ impl Wire {
             opcode: first & 0x0f,
             payload,
         })
+    }
+
+    /// Reads to the end; how it came: `UnexpectedEof` is a connection that was closed.
+    pub(crate) async fn end(&mut self) -> std::io::ErrorKind {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest).await {
+            Ok(_) => std::io::ErrorKind::UnexpectedEof,
+            Err(error) => error.kind(),
+        }
     }
 
     /// Bytes of data frames, until there are as many.

@@ -98,7 +98,10 @@ impl Image {
             Self::Server => inputs.push(program(SERVER, Profile::Release)?),
             Self::Localvirt => inputs.push(program("localvirt", Profile::Release)?),
             Self::Launcher => inputs.extend(guest("launcher")?),
-            Self::GuestTiny => inputs.extend(guest("guest-cloud-init")?),
+            Self::GuestTiny => {
+                inputs.extend(guest("guest-cloud-init")?);
+                inputs.extend(guest("guest-web")?);
+            }
             Self::WorkspaceShell => {}
         }
         Ok(inputs)

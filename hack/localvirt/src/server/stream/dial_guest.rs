@@ -6,11 +6,16 @@ use std::{
 };
 
 use tokio::{
+    io::DuplexStream,
     net::{TcpStream, UdpSocket},
     time::timeout,
 };
 
-use crate::{dial::connect_text, server::route::Port};
+use crate::{
+    dial::connect_text,
+    guestless::{Guestless, Script},
+    server::route::Port,
+};
 
 /// KubeVirt sets no limit of its own; this is just above the kernel's.
 const TIMEOUT: Duration = Duration::from_secs(135);
@@ -21,6 +26,8 @@ pub enum Guest {
     Tcp(TcpStream),
     /// Datagrams.
     Udp(UdpSocket),
+    /// A byte stream to a machine without a guest.
+    Inside(DuplexStream),
 }
 
 /// Why there is none; each text is Go's.
@@ -45,6 +52,9 @@ pub enum GuestError {
         /// What stands for it.
         address: String,
     },
+    /// A machine without a guest has streams only, and only while it runs.
+    #[error("dial {0}: connect: connection refused")]
+    Inside(String),
     /// Nobody answers.
     #[error("dial {protocol} {address}: connect: {}", connect_text(.source))]
     Connect {
@@ -94,6 +104,24 @@ pub async fn dial(address: &str, port: &Port) -> Result<Guest, GuestError> {
         address,
         source,
     })
+}
+
+/// A port of a machine without a guest: every TCP port of it is open.
+///
+/// # Errors
+/// For other protocols, and when the machine does not run.
+pub fn inside(
+    machines: &Guestless,
+    instance_uid: &str,
+    script: Script,
+    port: &Port,
+) -> Result<Guest, GuestError> {
+    let refused = || GuestError::Inside(port.protocol.clone());
+    if port.protocol != "tcp" {
+        return Err(refused());
+    }
+    let stream = machines.port(instance_uid, script).ok_or_else(refused)?;
+    Ok(Guest::Inside(stream))
 }
 
 async fn connect(protocol: &str, address: SocketAddr) -> std::io::Result<Guest> {

@@ -2,25 +2,21 @@
 //!
 //! As in KubeVirt the far side is dialled first, and only then is it seen whether the request is an upgrade at all: a
 //! plain GET of a console cuts the session that is open and is then told 400. [`raw`] relays consoles and displays,
-//! [`port`] relays ports, [`frames`] and [`handshake`] are the WebSocket parts that the library leaves open.
+//! [`port`] relays ports, [`upgrade`] runs either, [`frames`] and [`handshake`] are the WebSocket parts that the library
+//! leaves open, [`strike`] is where faults on demand come in.
 
 pub mod dial_guest;
 pub mod frames;
 pub mod handshake;
 pub mod port;
 pub mod raw;
-
-use std::future::Future;
+pub mod strike;
+pub mod upgrade;
 
 use http::Request;
-use hyper::{body::Incoming, upgrade::Upgraded};
-use hyper_util::rt::TokioIo;
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::protocol::{Role, WebSocketConfig},
-};
-use tracing::debug;
+use hyper::body::Incoming;
 
+use self::upgrade::{Opened, Relay, Upstream, upgrade};
 use super::{
     handler::App,
     reply::{Failure, Kind, Reply},
@@ -29,17 +25,11 @@ use super::{
 };
 use crate::{
     api::{Instance, is_controlled_by},
-    dial::Duplex,
+    checker::{Device, Mode},
+    faults::StreamKind,
+    guestless::Script,
     launcher::protocol,
 };
-
-/// What a client talks through.
-pub type Client = WebSocketStream<TokioIo<Upgraded>>;
-
-/// Buffers of KubeVirt's upgrader.
-const BUFFER: usize = 10_240;
-/// Largest message of a client. KubeVirt sets no limit; this one is far above what any client sends.
-const MAX_MESSAGE: usize = 16 << 20;
 
 /// The serial console.
 ///
@@ -52,10 +42,8 @@ pub async fn console(
 ) -> Result<Reply, Failure> {
     let vmi = app.cluster.instance(object).await?;
     require::console(&vmi)?;
-    let upstream = open(app, &vmi, &protocol::Request::Console).await?;
-    Ok(upgrade(app, request, move |client| {
-        raw::relay(client, upstream)
-    }))
+    let opened = open(app, &vmi, Mode::Console, false).await?;
+    Ok(upgrade(app, request, opened))
 }
 
 /// The display.
@@ -66,10 +54,8 @@ pub async fn vnc(app: &App, object: &Named, request: Request<Incoming>) -> Resul
     let vmi = app.cluster.instance(object).await?;
     require::vnc(&vmi)?;
     let preserve_session = preserves(request.uri().query().unwrap_or_default());
-    let upstream = open(app, &vmi, &protocol::Request::Vnc { preserve_session }).await?;
-    Ok(upgrade(app, request, move |client| {
-        raw::relay(client, upstream)
-    }))
+    let opened = open(app, &vmi, Mode::Vnc, preserve_session).await?;
+    Ok(upgrade(app, request, opened))
 }
 
 /// A port of an instance.
@@ -121,27 +107,53 @@ async fn forward(
     port: &Port,
     request: Request<Incoming>,
 ) -> Result<Reply, Failure> {
+    let kind = StreamKind::PortForward;
     let address = require::port(vmi)?;
-    let guest = dial_guest::dial(address, port).await;
-    let guest = guest.map_err(|e| Failure::Internal(format!("dialing VM: {e}")))?;
-    Ok(upgrade(app, request, move |client| {
-        port::relay(client, guest, port::Timing::KUBEVIRT)
-    }))
+    let plan = strike::before(vmi, kind).await?;
+    let dialled = match Script::of(vmi) {
+        Some(script) => dial_guest::inside(&app.guestless, vmi.uid(), script, port),
+        None => dial_guest::dial(address, port).await,
+    };
+    let guest = dialled.map_err(|e| Failure::Internal(format!("dialing VM: {e}")))?;
+    let opened = Opened {
+        relay: Relay::Port(guest),
+        kind,
+        faults: app.faults.subscribe(vmi.uid(), plan),
+        excuse: None,
+    };
+    Ok(upgrade(app, request, opened))
 }
 
-async fn open(
-    app: &App,
-    vmi: &Instance,
-    request: &protocol::Request,
-) -> Result<Box<dyn Duplex>, Failure> {
+/// Dials the launcher for a device that has one holder.
+async fn open(app: &App, vmi: &Instance, mode: Mode, preserve: bool) -> Result<Opened, Failure> {
+    let (kind, asked) = match mode {
+        Mode::Console => (StreamKind::Console, protocol::Request::Console),
+        Mode::Vnc => {
+            let preserve_session = preserve;
+            (StreamKind::Vnc, protocol::Request::Vnc { preserve_session })
+        }
+    };
+    let plan = strike::before(vmi, kind).await?;
     let target = app.cluster.launcher(vmi).await?;
-    let answer = app
-        .launchers
-        .ask(&target, request)
-        .await
-        .map_err(Failure::internal)?;
+    let attempt = app.checker.attempt(Device {
+        namespace: vmi.namespace().to_owned(),
+        name: vmi.name().to_owned(),
+        uid: vmi.uid().to_owned(),
+        mode,
+    });
+    let answer = app.launchers.ask(&target, &asked).await;
+    let answer = answer.map_err(Failure::internal)?;
     match answer.reply {
-        protocol::Reply::Stream => Ok(answer.stream),
+        protocol::Reply::Stream => {
+            let live = attempt.accepted(preserve);
+            let excuse = Some(live.excuse());
+            Ok(Opened {
+                relay: Relay::Raw(Upstream::new(answer.stream, live)),
+                kind,
+                faults: app.faults.subscribe(vmi.uid(), plan),
+                excuse,
+            })
+        }
         protocol::Reply::Refused { refusal, message } => Err(refused(refusal, &message)),
         _ => Err(Failure::Internal(
             "the launcher answered another question".into(),
@@ -167,43 +179,6 @@ fn preserves(query: &str) -> bool {
         .split('&')
         .find_map(|pair| pair.strip_prefix("preserveSession="));
     matches!(value, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
-}
-
-/// Accepts the upgrade and runs the relay, or says what is wrong with the request. Either way the far side is dialled
-/// already, and is dropped with the closure.
-fn upgrade<F, R>(app: &App, request: Request<Incoming>, relay: F) -> Reply
-where
-    F: FnOnce(Client) -> R + Send + 'static,
-    R: Future<Output = ()> + Send,
-{
-    let reply = match handshake::accept(request.method(), request.headers()) {
-        Ok(reply) => reply,
-        Err(rejection) => return rejection.reply(),
-    };
-    let shutdown = app.shutdown.clone();
-    app.tasks.spawn(async move {
-        let stream = async {
-            match hyper::upgrade::on(request).await {
-                Ok(upgraded) => relay(websocket(upgraded).await).await,
-                Err(error) => debug!(%error, "the client went away during the upgrade"),
-            }
-        };
-        tokio::select! {
-            () = shutdown.cancelled() => {}
-            () = stream => {}
-        }
-    });
-    reply
-}
-
-async fn websocket(upgraded: Upgraded) -> Client {
-    let config = WebSocketConfig::default()
-        .read_buffer_size(BUFFER)
-        // Every frame goes out at once.
-        .write_buffer_size(0)
-        .max_message_size(Some(MAX_MESSAGE))
-        .max_frame_size(Some(MAX_MESSAGE));
-    WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await
 }
 
 #[cfg(test)]

@@ -6,9 +6,12 @@
 use std::{io, time::Duration};
 
 use bytes::Bytes;
-use futures::{SinkExt as _, StreamExt as _, stream::SplitStream};
+use futures::{SinkExt as _, StreamExt as _};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{
+        AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf,
+        WriteHalf,
+    },
     net::{
         TcpStream, UdpSocket,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
@@ -22,7 +25,7 @@ use tokio_tungstenite::{
 
 use super::{
     dial_guest::Guest,
-    raw::{Sink, send, tell_mask},
+    raw::{Sink, Source, send, tell_mask},
 };
 
 /// What a ping says.
@@ -48,7 +51,7 @@ impl Timing {
 }
 
 /// Relays until either side ends.
-pub async fn relay<C>(client: WebSocketStream<C>, guest: Guest, timing: Timing)
+pub async fn relay<C>(client: &mut WebSocketStream<C>, guest: Guest, timing: Timing)
 where
     C: AsyncRead + AsyncWrite + Unpin,
 {
@@ -56,6 +59,7 @@ where
     let ended = match guest {
         Guest::Tcp(stream) => tcp(&mut sink, &mut source, stream, timing).await,
         Guest::Udp(socket) => udp(&mut sink, &mut source, socket, timing).await,
+        Guest::Inside(stream) => inside(&mut sink, &mut source, stream, timing).await,
     };
     if let Some(error) = ended {
         tell_mask(&mut sink, &error).await;
@@ -63,8 +67,8 @@ where
 }
 
 async fn tcp<C>(
-    sink: &mut Sink<C>,
-    source: &mut SplitStream<WebSocketStream<C>>,
+    sink: &mut Sink<'_, C>,
+    source: &mut Source<'_, C>,
     stream: TcpStream,
     timing: Timing,
 ) -> Option<tungstenite::Error>
@@ -79,8 +83,8 @@ where
 }
 
 async fn udp<C>(
-    sink: &mut Sink<C>,
-    source: &mut SplitStream<WebSocketStream<C>>,
+    sink: &mut Sink<'_, C>,
+    source: &mut Source<'_, C>,
     socket: UdpSocket,
     timing: Timing,
 ) -> Option<tungstenite::Error>
@@ -93,8 +97,25 @@ where
     }
 }
 
+async fn inside<C>(
+    sink: &mut Sink<'_, C>,
+    source: &mut Source<'_, C>,
+    stream: DuplexStream,
+    timing: Timing,
+) -> Option<tungstenite::Error>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    let (read, write) = tokio::io::split(stream);
+    tokio::select! {
+        () = to_client(sink, Reader::Inside(read), timing.ping) => None,
+        ended = to_guest(source, Writer::Inside(write), timing.pong) => ended,
+    }
+}
+
 enum Reader<'a> {
     Tcp(OwnedReadHalf),
+    Inside(ReadHalf<DuplexStream>),
     Udp(&'a UdpSocket),
 }
 
@@ -103,6 +124,7 @@ impl Reader<'_> {
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Tcp(half) => Ok(Some(half.read(buffer).await?).filter(|n| *n > 0)),
+            Self::Inside(half) => Ok(Some(half.read(buffer).await?).filter(|n| *n > 0)),
             Self::Udp(socket) => socket.recv(buffer).await.map(Some),
         }
     }
@@ -110,6 +132,7 @@ impl Reader<'_> {
 
 enum Writer<'a> {
     Tcp(OwnedWriteHalf),
+    Inside(WriteHalf<DuplexStream>),
     Udp(&'a UdpSocket),
 }
 
@@ -117,12 +140,13 @@ impl Writer<'_> {
     async fn write(&mut self, data: &[u8]) -> io::Result<()> {
         match self {
             Self::Tcp(half) => half.write_all(data).await,
+            Self::Inside(half) => half.write_all(data).await,
             Self::Udp(socket) => socket.send(data).await.map(drop),
         }
     }
 }
 
-async fn to_client<C>(sink: &mut Sink<C>, mut guest: Reader<'_>, ping: Duration)
+async fn to_client<C>(sink: &mut Sink<'_, C>, mut guest: Reader<'_>, ping: Duration)
 where
     C: AsyncRead + AsyncWrite + Unpin,
 {
@@ -146,7 +170,7 @@ where
 }
 
 async fn to_guest<C>(
-    source: &mut SplitStream<WebSocketStream<C>>,
+    source: &mut Source<'_, C>,
     mut guest: Writer<'_>,
     pong: Duration,
 ) -> Option<tungstenite::Error>
@@ -196,9 +220,9 @@ mod tests {
             .unwrap();
         let (far, _) = listener.accept().await.unwrap();
         let (client, server) = duplex(1 << 20);
-        let server = WebSocketStream::from_raw_socket(server, Role::Server, None).await;
+        let mut server = WebSocketStream::from_raw_socket(server, Role::Server, None).await;
         let client = WebSocketStream::from_raw_socket(client, role, None).await;
-        let task = tokio::spawn(relay(server, Guest::Tcp(near), TIMING));
+        let task = tokio::spawn(async move { relay(&mut server, Guest::Tcp(near), TIMING).await });
         (client, far, task)
     }
 
