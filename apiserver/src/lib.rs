@@ -1,7 +1,7 @@
 //! The workspaces API server: REST, streams, sessions and the embedded controller.
 //!
 //! Entry point: [`run()`], given [`options::Options`]. [`stores`] makes a registry of each row of the
-//! resource table, [`streams`] answers `workspaces/console`, [`sessions`] keeps one holder across
+//! resource table, [`streams`] answers `workspaces/console` and its siblings, [`sessions`] keeps one holder across
 //! replicas, [`control`] runs the controller on the replica that leads, [`managed`] keeps the serving
 //! certificate and the registration.
 

@@ -103,7 +103,11 @@ pub struct WorkspacesOptions {
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
 
-    /// A console on which nothing passes ends after this time; 0 means never
+    /// Whether portforward reaches every port, and not only those that a workspace declares, and 22
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, overrides_with = "allow_undeclared_ports")]
+    pub allow_undeclared_ports: bool,
+
+    /// A console or display on which nothing passes ends after this time; 0 means never
     #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = go_duration, overrides_with = "stream_idle_timeout")]
     pub stream_idle_timeout: Duration,
 

@@ -26,8 +26,12 @@ use crate::{
     sessions::{SessionDeps, Sessions, Timing, lease::ClusterLeases, replica::ReplicaId},
     stores::{Replica, Stores},
     streams::{
-        console::{Console, ConsoleDeps, StreamOptions},
+        self,
+        dial::tcp::PodNetwork,
+        files::{self, Files},
         metrics::StreamMetrics,
+        opening::{StreamDeps, StreamOptions, Streams},
+        permit::Gates,
     },
 };
 
@@ -122,7 +126,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
     };
 
     let sessions = sessions(&client, &stores, &workspaces, &tasks, &rest)?;
-    let console = console(
+    let streams = streams(
         &client,
         &stores,
         &namespaces,
@@ -134,7 +138,11 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
     let group = stores.iter().fold(Group::new(), |group, store| {
         group.resource(store.registry.clone())
     });
-    let endpoints = group.connect("workspaces", "console", Arc::new(console));
+    let endpoints = streams::handlers(&streams)
+        .into_iter()
+        .fold(group, |group, (name, handler)| {
+            group.connect("workspaces", name, handler)
+        });
 
     if workspaces.controller {
         let lead = lifecycle.stopping.clone();
@@ -205,7 +213,7 @@ fn sessions(
     Ok(Sessions::start(deps, tasks, stop))
 }
 
-fn console(
+fn streams(
     client: &Client,
     stores: &Stores,
     namespaces: &Arc<dyn Namespaces>,
@@ -213,12 +221,13 @@ fn console(
     metrics: &Metrics,
     lifecycle: &Lifecycle,
     workspaces: &crate::options::WorkspacesOptions,
-) -> Result<Console, RunError> {
+) -> Result<Streams, RunError> {
     let mut stream_metrics = None;
     metrics.register(|registry| stream_metrics = Some(StreamMetrics::register(registry)));
     let idle = workspaces.stream_idle_timeout;
-    Ok(Console::new(ConsoleDeps {
+    Ok(Streams::new(StreamDeps {
         client: client.clone(),
+        network: Arc::new(PodNetwork),
         workspaces: stores
             .get("workspaces")
             .ok_or(RunError::Table("workspaces"))?
@@ -226,10 +235,12 @@ fn console(
             .clone(),
         namespaces: namespaces.clone(),
         sessions,
+        gates: Gates::default().with(Arc::new(Files::new(files::raise()))),
         metrics: stream_metrics.ok_or(RunError::Table("metrics"))?,
         tasks: lifecycle.streams.clone(),
         options: StreamOptions {
             allowed_origins: workspaces.allowed_origins.clone(),
+            undeclared_ports: workspaces.allow_undeclared_ports,
             idle_after: (!idle.is_zero()).then_some(idle),
             max_duration: workspaces.stream_max_duration,
             ..StreamOptions::default()

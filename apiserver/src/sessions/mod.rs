@@ -10,6 +10,7 @@ mod heartbeat;
 mod holders;
 mod index;
 pub mod lease;
+mod own;
 pub mod record;
 pub mod replica;
 mod store;

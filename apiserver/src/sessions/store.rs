@@ -107,7 +107,7 @@ pub(super) struct Inner {
 /// The sessions of all replicas, and the claims of this one. Clones are the same.
 #[derive(Clone)]
 pub struct Sessions {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 impl Sessions {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use apiserver_generic::{Attributes, Authorizer, Call, UserInfo, audit::Record, endpoints::Query};
+use apiserver_generic::{
+    ApiError, Attributes, Authorizer, Call, UserInfo, audit::Record, endpoints::Query,
+};
+use apiservice::v1alpha1::GROUP;
 use http::{HeaderMap, Method};
 use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
@@ -10,11 +13,17 @@ use tokio_util::sync::CancellationToken;
 use super::wire::Stdio;
 
 /// What a caller asks for.
-pub(super) struct Asked {
+pub struct Asked {
     /// Namespace of the workspace.
     pub(super) namespace: String,
     /// Name of the workspace.
     pub(super) name: String,
+    /// What follows a colon in the name: `http` of `workspaces/demo:http/proxy`.
+    pub(super) named_port: Option<String>,
+    /// What follows the subresource in the path.
+    pub(super) rest: Vec<String>,
+    /// The query, as it was sent.
+    pub(super) query: String,
     /// The method.
     pub(super) method: Method,
     /// The headers.
@@ -44,13 +53,18 @@ impl Asked {
     pub(super) fn read(mut call: Call) -> (Self, OnUpgrade) {
         let upgrade = hyper::upgrade::on(&mut call.request);
         let peer = call.client.peer.ip();
+        let query = call.request.uri().query().unwrap_or_default().to_owned();
+        let (name, named_port) = split_port(&call.info.name);
         let asked = Self {
-            takeover: wants_takeover(call.request.uri().query()),
             stdio: wants_stdio(&Query::of(call.request.uri())),
+            takeover: wants_takeover(&query),
+            query,
+            rest: call.info.rest,
             method: call.request.method().clone(),
             headers: std::mem::take(call.request.headers_mut()),
             namespace: call.info.namespace,
-            name: call.info.name,
+            name,
+            named_port,
             user: call.authorized.user().clone(),
             attributes: call.authorized.attributes().clone(),
             authorizer: call.authorizer,
@@ -65,11 +79,32 @@ impl Asked {
         (asked, upgrade)
     }
 
-    /// What is needed beside `get`: a reader of everything must not open a shell.
-    pub(super) fn create(&self) -> Attributes {
-        Attributes {
-            verb: "create".to_owned(),
+    /// What is needed beside the `get` that was asked for: `create`, since a reader of everything
+    /// must not open a shell, and both on `w1` for what is addressed as `w1:port`.
+    pub(super) fn further(&self) -> Vec<Attributes> {
+        let with = |verb: &str, name: &str| Attributes {
+            verb: verb.to_owned(),
+            name: name.to_owned(),
             ..self.attributes.clone()
+        };
+        let mut further = vec![with("create", &self.attributes.name)];
+        if self.named_port.is_some() {
+            further.extend(["get", "create"].map(|verb| with(verb, &self.name)));
+        }
+        further
+    }
+
+    /// For subresources that have no port: a name with a colon names no workspace.
+    ///
+    /// # Errors
+    /// 404.
+    pub(super) fn without_port(&self) -> Result<(), ApiError> {
+        match &self.named_port {
+            None => Ok(()),
+            Some(port) => {
+                let name = format!("{}:{port}", self.name);
+                Err(ApiError::not_found(GROUP, "workspaces", &name))
+            }
         }
     }
 
@@ -85,9 +120,16 @@ impl Asked {
     }
 }
 
-fn wants_takeover(query: Option<&str>) -> bool {
+/// `demo:http` is port `http` of `demo`; no name contains a colon.
+fn split_port(name: &str) -> (String, Option<String>) {
+    match name.split_once(':') {
+        Some((name, port)) => (name.to_owned(), Some(port.to_owned())),
+        None => (name.to_owned(), None),
+    }
+}
+
+fn wants_takeover(query: &str) -> bool {
     query
-        .unwrap_or_default()
         .split('&')
         .any(|pair| matches!(pair, "takeover=true" | "takeover=1" | "takeover"))
 }
@@ -124,11 +166,11 @@ mod tests {
     #[test]
     fn only_a_plain_yes_takes_over() {
         for (query, expected) in [
-            (Some("takeover=true"), true),
-            (Some("a=b&takeover=1"), true),
-            (Some("takeover=false"), false),
-            (Some("xtakeover=true"), false),
-            (None, false),
+            ("takeover=true", true),
+            ("a=b&takeover=1", true),
+            ("takeover=false", false),
+            ("xtakeover=true", false),
+            ("", false),
         ] {
             assert_eq!(wants_takeover(query), expected, "{query:?}");
         }

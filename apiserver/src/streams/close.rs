@@ -15,6 +15,10 @@ pub enum CloseReason {
     ClientClosed,
     /// The client's connection broke or stopped answering: nobody is left to tell.
     ClientGone,
+    /// The other end of a connection to a port ended it.
+    Ended,
+    /// The client's data ended, on a way that cannot tell that and go on.
+    EndedBoth,
     /// A shell or command ended with this exit status.
     Exited(i32),
     /// Another user took the stream over.
@@ -57,7 +61,12 @@ impl CloseReason {
     /// The close code.
     pub fn code(&self) -> u16 {
         match self {
-            Self::ClientClosed | Self::ClientGone | Self::Exited(_) | Self::TakenOver => 1000,
+            Self::ClientClosed
+            | Self::ClientGone
+            | Self::Ended
+            | Self::EndedBoth
+            | Self::Exited(_)
+            | Self::TakenOver => 1000,
             Self::Draining => 1001,
             Self::Protocol(_) => 1002,
             Self::CutByUpstream | Self::Upstream(_) => 1011,
@@ -78,6 +87,10 @@ impl CloseReason {
         let text = match self {
             Self::ClientClosed => "closed",
             Self::ClientGone => "the client went away",
+            Self::Ended => "the other side ended the connection",
+            Self::EndedBoth => {
+                "your data ended, and the connection with it: this way to the port has no half-close"
+            }
             Self::Exited(0) => "the command ended",
             Self::Exited(code) => return format!("the command ended with exit status {code}"),
             Self::TakenOver => "taken over by another user",
@@ -114,6 +127,7 @@ impl CloseReason {
         match self {
             Self::ClientClosed => "client-closed",
             Self::ClientGone => "client-gone",
+            Self::Ended | Self::EndedBoth => "ended",
             Self::Exited(_) => "exited",
             Self::TakenOver => "taken-over",
             Self::Draining => "draining",
@@ -138,7 +152,7 @@ impl CloseReason {
     /// (`k8s.io/client-go/tools/remotecommand/v4.go`).
     pub fn status(&self) -> Value {
         match self {
-            Self::ClientClosed | Self::Exited(0) => {
+            Self::ClientClosed | Self::Ended | Self::EndedBoth | Self::Exited(0) => {
                 json!({"metadata": {}, "status": "Success"})
             }
             Self::Exited(code) => json!({
@@ -177,6 +191,8 @@ mod tests {
         vec![
             R::ClientClosed,
             R::ClientGone,
+            R::Ended,
+            R::EndedBoth,
             R::Exited(0),
             R::Exited(-2_000_000_000),
             R::TakenOver,

@@ -12,6 +12,8 @@ use super::negotiate::{Subprotocol, negotiate};
 pub enum Wanted {
     /// No upgrade: tell who holds the stream.
     Facts,
+    /// A WebSocket of a version that we do not speak.
+    OtherVersion,
     /// A WebSocket.
     Stream(Opening),
 }
@@ -24,11 +26,11 @@ pub struct Opening {
     pub subprotocol: Subprotocol,
 }
 
-/// Reads the request's headers.
+/// Reads the request's headers, for a mode that speaks `known`.
 ///
 /// # Errors
 /// 400 for an upgrade that is none we speak, with what to send instead.
-pub fn read(headers: &HeaderMap) -> Result<Wanted, ApiError> {
+pub fn read(headers: &HeaderMap, known: &[Subprotocol]) -> Result<Wanted, ApiError> {
     if !headers.contains_key(header::UPGRADE) {
         return Ok(Wanted::Facts);
     }
@@ -43,9 +45,7 @@ pub fn read(headers: &HeaderMap) -> Result<Wanted, ApiError> {
         ));
     }
     if text(headers, header::SEC_WEBSOCKET_VERSION) != Some("13") {
-        return Err(ApiError::bad_request(
-            "only WebSocket version 13 is supported (Sec-WebSocket-Version: 13)",
-        ));
+        return Ok(Wanted::OtherVersion);
     }
     let key = text(headers, header::SEC_WEBSOCKET_KEY)
         .filter(|key| STANDARD.decode(key).is_ok_and(|raw| raw.len() == 16))
@@ -58,7 +58,7 @@ pub fn read(headers: &HeaderMap) -> Result<Wanted, ApiError> {
         .filter_map(|value| value.to_str().ok());
     Ok(Wanted::Stream(Opening {
         key: key.to_owned(),
-        subprotocol: negotiate(offered)?,
+        subprotocol: negotiate(offered, known)?,
     }))
 }
 
@@ -79,6 +79,25 @@ pub fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), ApiEr
         }
     }
     Ok(())
+}
+
+/// The `426` that names the version we speak (RFC 6455 §4.2.2).
+pub fn other_version() -> Response<Body> {
+    let error =
+        ApiError::bad_request("only WebSocket version 13 is supported (Sec-WebSocket-Version: 13)");
+    let mut status = error.to_status();
+    status["code"] = StatusCode::UPGRADE_REQUIRED.as_u16().into();
+    let mut response = Response::new(full(status.to_string()));
+    *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::UPGRADE, "websocket"),
+        (header::SEC_WEBSOCKET_VERSION, "13"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 /// The `101` that accepts.
@@ -125,6 +144,8 @@ mod tests {
         map
     }
 
+    const KNOWN: [Subprotocol; 2] = [Subprotocol::Plain, Subprotocol::Binary];
+
     const GOOD: [(&str, &str); 4] = [
         ("connection", "keep-alive, Upgrade"),
         ("upgrade", "WebSocket"),
@@ -134,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_sample_of_the_rfc_is_accepted() {
-        let Ok(Wanted::Stream(opening)) = read(&headers(&GOOD)) else {
+        let Ok(Wanted::Stream(opening)) = read(&headers(&GOOD), &KNOWN) else {
             panic!("refused");
         };
         let response = accept(&opening);
@@ -148,17 +169,30 @@ mod tests {
 
     #[test]
     fn without_an_upgrade_it_is_a_question() {
-        assert_eq!(read(&HeaderMap::new()).ok(), Some(Wanted::Facts));
+        assert_eq!(read(&HeaderMap::new(), &KNOWN).ok(), Some(Wanted::Facts));
     }
 
     #[test]
     fn an_upgrade_is_never_taken_for_a_question() {
-        for (index, value) in [(0, "close"), (1, "SPDY/3.1"), (2, "7"), (3, "short")] {
+        for (index, value) in [(0, "close"), (1, "SPDY/3.1"), (3, "short")] {
             let mut pairs = GOOD;
             pairs[index].1 = value;
-            let error = read(&headers(&pairs)).unwrap_err();
+            let error = read(&headers(&pairs), &KNOWN).unwrap_err();
             assert_eq!(error.reason.code(), 400, "{value}");
         }
+    }
+
+    #[test]
+    fn another_version_is_told_which_one_is_spoken() {
+        let mut pairs = GOOD;
+        pairs[2].1 = "7";
+        assert_eq!(
+            read(&headers(&pairs), &KNOWN).ok(),
+            Some(Wanted::OtherVersion)
+        );
+        let response = other_version();
+        assert_eq!(response.status(), 426);
+        assert_eq!(response.headers()["sec-websocket-version"], "13");
     }
 
     #[test]

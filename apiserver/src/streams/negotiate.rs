@@ -8,7 +8,7 @@ use apiserver_generic::ApiError;
 /// Prefix of the item with which browsers hand over a token.
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What a client that connects to a console may speak.
+/// What a client may speak; which of them depends on the mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subprotocol {
     /// KubeVirt's own: binary messages are bytes.
@@ -21,12 +21,12 @@ pub enum Subprotocol {
     ChannelV5,
     /// Kubernetes remote command.
     ChannelV4,
+    /// Bytes with an end of each direction: the first byte of a message is 0 for data, 1 for the end
+    /// of the sender's data.
+    Tunnel,
 }
 
 impl Subprotocol {
-    /// The ones that have a name, in the order in which messages list them.
-    const NAMED: [Self; 4] = [Self::Plain, Self::Binary, Self::ChannelV5, Self::ChannelV4];
-
     /// The name on the wire.
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -34,25 +34,21 @@ impl Subprotocol {
             Self::Binary => Some("binary"),
             Self::ChannelV5 => Some("v5.channel.k8s.io"),
             Self::ChannelV4 => Some("v4.channel.k8s.io"),
+            Self::Tunnel => Some("v1.tunnel.kubeworkspaces.io"),
             Self::Unnamed => None,
         }
     }
-
-    /// Whether messages begin with a channel number.
-    pub fn has_channels(self) -> bool {
-        matches!(self, Self::ChannelV4 | Self::ChannelV5)
-    }
-
-    fn parse(item: &str) -> Option<Self> {
-        Self::NAMED.into_iter().find(|p| p.name() == Some(item))
-    }
 }
 
-/// Chooses from the values of all `Sec-WebSocket-Protocol` headers, joined in their order.
+/// Chooses one of `known` from the values of all `Sec-WebSocket-Protocol` headers, joined in their
+/// order.
 ///
 /// # Errors
 /// 400 when something is offered and nothing of it is known.
-pub fn negotiate<'a>(headers: impl IntoIterator<Item = &'a str>) -> Result<Subprotocol, ApiError> {
+pub fn negotiate<'a>(
+    headers: impl IntoIterator<Item = &'a str>,
+    known: &[Subprotocol],
+) -> Result<Subprotocol, ApiError> {
     let offered: Vec<&str> = headers
         .into_iter()
         .flat_map(|value| value.split(','))
@@ -62,14 +58,15 @@ pub fn negotiate<'a>(headers: impl IntoIterator<Item = &'a str>) -> Result<Subpr
     if offered.is_empty() {
         return Ok(Subprotocol::Unnamed);
     }
+    let parse = |item: &str| known.iter().find(|p| p.name() == Some(item)).copied();
     offered
         .into_iter()
-        .find_map(Subprotocol::parse)
-        .ok_or_else(unknown)
+        .find_map(parse)
+        .ok_or_else(|| unknown(known))
 }
 
-fn unknown() -> ApiError {
-    let known: Vec<_> = Subprotocol::NAMED.iter().filter_map(|p| p.name()).collect();
+fn unknown(known: &[Subprotocol]) -> ApiError {
+    let known: Vec<_> = known.iter().filter_map(|p| p.name()).collect();
     ApiError::bad_request(format!(
         "none of the offered WebSocket subprotocols is supported; offer one of {}, or none for plain bytes",
         known.join(", ")
@@ -79,6 +76,13 @@ fn unknown() -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const KNOWN: [Subprotocol; 4] = [
+        Subprotocol::Plain,
+        Subprotocol::Binary,
+        Subprotocol::ChannelV5,
+        Subprotocol::ChannelV4,
+    ];
 
     #[test]
     fn the_clients_order_decides() {
@@ -100,7 +104,7 @@ mod tests {
         ];
         for (offered, expected) in cases {
             assert_eq!(
-                negotiate(offered.iter().copied()).ok(),
+                negotiate(offered.iter().copied(), &KNOWN).ok(),
                 Some(*expected),
                 "{offered:?}"
             );
@@ -109,15 +113,25 @@ mod tests {
 
     #[test]
     fn an_unknown_offer_is_refused_with_the_list_and_not_repeated() {
-        let error = negotiate(["foo-secret"]).unwrap_err();
+        let error = negotiate(["foo-secret"], &KNOWN).unwrap_err();
         assert_eq!(error.reason.code(), 400);
         assert!(error.message.contains("v4.channel.k8s.io"));
         assert!(!error.message.contains("foo-secret"));
     }
 
     #[test]
+    fn what_another_mode_speaks_is_unknown() {
+        let error = negotiate(["v5.channel.k8s.io"], &[Subprotocol::Tunnel]).unwrap_err();
+        assert!(
+            error
+                .message
+                .contains("offer one of v1.tunnel.kubeworkspaces.io,")
+        );
+    }
+
+    #[test]
     fn a_token_alone_is_like_no_offer() {
         let token = "base64url.bearer.authorization.k8s.io.c2VjcmV0";
-        assert_eq!(negotiate([token]).ok(), Some(Subprotocol::Unnamed));
+        assert_eq!(negotiate([token], &KNOWN).ok(), Some(Subprotocol::Unnamed));
     }
 }

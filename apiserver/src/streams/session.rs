@@ -2,26 +2,31 @@
 
 use std::{
     convert::Infallible,
+    future::Future,
+    pin::{Pin, pin},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use apiserver_generic::{Attributes, Authorizer, UserInfo, audit::Record};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     asked::Asked,
     close::CloseReason,
-    console::StreamOptions,
+    follow::Followers,
     metrics::StreamMetrics,
+    mode::Mode,
     negotiate::Subprotocol,
+    opening::StreamOptions,
+    permit::Permit,
     recheck,
-    relay::{End, Limits, Relay, Traffic},
-    resolve::Workspace,
-    target::{Finder, Target},
-    wire::{ClientWire, Exit, UpstreamWire},
+    relay::{ClientSide, Connection, End, Limits, Relay, Traffic, Upstream},
+    resolve::{Found, Machine, Target, Workspace},
+    target::Finder,
+    wire::Exit,
 };
 use crate::sessions::{Counters, Held};
 
@@ -32,9 +37,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(60);
 /// Exit statuses from here on mean that the command was killed by a signal.
 const KILLED: i32 = 128;
 
-const MODE: &str = "console";
-
-type Duplex = Relay<TokioIo<Upgraded>, TokioIo<Upgraded>>;
+type Duplex = Relay<Box<dyn Connection>, Box<dyn Connection>>;
 
 /// Who opened the stream, for the log and for re-checks.
 pub(super) struct Caller {
@@ -50,7 +53,9 @@ impl Caller {
     /// Of this request.
     pub(super) fn of(asked: Asked) -> Self {
         Self {
-            permissions: vec![asked.attributes.clone(), asked.create()],
+            permissions: std::iter::once(asked.attributes.clone())
+                .chain(asked.further())
+                .collect(),
             user: asked.user,
             audit_id: asked.audit_id,
             audit: asked.audit,
@@ -63,14 +68,15 @@ impl Caller {
 pub(super) struct Accepted {
     pub(super) upgrade: OnUpgrade,
     pub(super) subprotocol: Subprotocol,
-    pub(super) upstream: TokioIo<Upgraded>,
-    pub(super) wire: UpstreamWire,
+    pub(super) upstream: Upstream,
     pub(super) workspace: Workspace,
-    pub(super) target: Target,
+    pub(super) found: Found,
     pub(super) held: Option<Held>,
-    pub(super) caller: Caller,
+    pub(super) permit: Permit,
+    pub(super) mode: Arc<dyn Mode>,
     pub(super) draining: CancellationToken,
     pub(super) finder: Finder,
+    pub(super) followers: Followers,
     pub(super) metrics: StreamMetrics,
     pub(super) options: StreamOptions,
     pub(super) set_up: Instant,
@@ -86,24 +92,25 @@ enum Ending {
 
 impl Accepted {
     /// Carries the stream to its end and releases what it held.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(self, caller: Caller) {
         let Self {
             upgrade,
             subprotocol,
             upstream,
-            wire,
             workspace,
-            target,
+            found,
             mut held,
-            caller,
+            permit,
+            mode,
             draining,
             finder,
+            followers,
             metrics,
             options,
             set_up,
         } = self;
         let client = match tokio::time::timeout(UPGRADE_LIMIT, upgrade).await {
-            Ok(Ok(client)) => TokioIo::new(client),
+            Ok(Ok(client)) => Box::new(TokioIo::new(client)),
             failed => {
                 tracing::info!(
                     audit_id = &*caller.audit_id,
@@ -116,26 +123,98 @@ impl Accepted {
                 return;
             }
         };
-        let began = Instant::now();
-        metrics.opened(MODE, began.duration_since(set_up));
+        let (began, label) = (Instant::now(), mode.label());
+        metrics.opened(label, began.duration_since(set_up));
         let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
-        let limits = Limits {
-            pace: options.pace,
-            idle_after: options.idle_after,
-        };
-        let client = (client, ClientWire::new(subprotocol));
-        let mut relay = Relay::new(client, (upstream, wire), traffic.clone(), limits);
+        let limits = limits(&*mode, &workspace, &options);
+        let client = ClientSide::new(client as Box<dyn Connection>, mode.client_wire(subprotocol));
         let counting = count(held.as_ref().map(Held::counters), traffic.clone());
-        let ending = tokio::select! {
-            ending = ending(&mut relay, held.as_mut(), &caller, &draining, &options) => ending,
-            never = counting => match never {},
+        let (mut relay, ending) = {
+            let machine = followed(&upstream, &found.target);
+            let told = pin!(async {
+                tokio::select! {
+                    biased;
+                    reason = told(held.as_mut(), &caller, &draining, &options) => Ending::Told(reason),
+                    () = over(&followers, &workspace, machine) => {
+                        Ending::End(End::UpstreamLost("its machine is over".into()))
+                    }
+                }
+            });
+            let carrying = carry(&*mode, client, upstream, told, traffic.clone(), limits);
+            tokio::select! {
+                carried = carrying => carried,
+                never = counting => match never {},
+            }
         };
-        let finding = reason(ending, &finder, &workspace, &target);
+        mode.ended(&found);
+        let finding = reason(ending, &finder, &workspace, &found.target);
         let (reason, ()) = tokio::join!(finding, free(&mut relay, held));
-        metrics.closed(MODE, &reason, &traffic);
-        record(&caller, &workspace, &reason, &traffic, began.elapsed());
+        metrics.closed(label, &reason, &traffic);
+        record(
+            &caller,
+            label,
+            &workspace,
+            &reason,
+            &traffic,
+            began.elapsed(),
+        );
         relay.end_client(&reason).await;
+        drop(permit);
     }
+}
+
+/// The machine whose end this upstream would not tell.
+fn followed<'a>(upstream: &Upstream, target: &'a Target) -> Option<&'a Machine> {
+    match (upstream, target) {
+        (Upstream::Bytes(..), Target::Machine(machine)) => Some(machine),
+        _ => None,
+    }
+}
+
+async fn over(followers: &Followers, workspace: &Workspace, machine: Option<&Machine>) {
+    match machine {
+        Some(machine) => followers.over(&workspace.namespace, machine).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The bounds of this stream.
+fn limits(mode: &dyn Mode, workspace: &Workspace, options: &StreamOptions) -> Limits {
+    Limits {
+        pace: options.pace,
+        idle: options.idle_after.zip(mode.activity()),
+        drains: !mode.is_exclusive(workspace.kind),
+    }
+}
+
+/// Greets, then relays, until a side ends or the stream is told to end.
+async fn carry(
+    mode: &dyn Mode,
+    mut client: ClientSide,
+    upstream: Upstream,
+    mut told: Pin<&mut impl Future<Output = Ending>>,
+    traffic: Arc<Traffic>,
+    limits: Limits,
+) -> (Duplex, Ending) {
+    let greeted = tokio::select! {
+        biased;
+        ending = told.as_mut() => Err(ending),
+        greeted = mode.greet(&mut client, upstream) => greeted.map_err(Ending::Told),
+    };
+    let upstream = match greeted {
+        Ok(upstream) => upstream,
+        Err(ending) => {
+            let relay = Relay::new(client, Upstream::gone(), traffic, limits);
+            return (relay, ending);
+        }
+    };
+    let mut relay = Relay::new(client, upstream, traffic, limits);
+    let ending = tokio::select! {
+        biased;
+        ending = told => ending,
+        end = relay.run() => Ending::End(end),
+    };
+    (relay, ending)
 }
 
 /// Writes the counters of a session now and then, while they change.
@@ -158,6 +237,7 @@ async fn count(counters: Option<Counters>, traffic: Arc<Traffic>) -> Infallible 
 /// Says what the stream was: in the log, and in the event that closes its request's audit.
 fn record(
     caller: &Caller,
+    mode: &'static str,
     workspace: &Workspace,
     reason: &CloseReason,
     traffic: &Traffic,
@@ -169,7 +249,7 @@ fn record(
         user = caller.user.name,
         namespace = workspace.namespace,
         workspace = workspace.name,
-        mode = MODE,
+        mode,
         seconds = lived.as_secs_f64(),
         received_bytes = received,
         sent_bytes = sent,
@@ -188,14 +268,13 @@ fn record(
     }
 }
 
-/// Relays until something ends the stream.
-async fn ending(
-    relay: &mut Duplex,
+/// Waits until somebody else than its two sides ends the stream.
+async fn told(
     held: Option<&mut Held>,
     caller: &Caller,
     draining: &CancellationToken,
     options: &StreamOptions,
-) -> Ending {
+) -> CloseReason {
     let told = async {
         match held {
             Some(held) => held.told().await,
@@ -210,11 +289,10 @@ async fn ending(
     );
     tokio::select! {
         biased;
-        reason = told => Ending::Told(reason),
-        () = draining.cancelled() => Ending::Told(CloseReason::Draining),
-        reason = revoked => Ending::Told(reason),
-        () = tokio::time::sleep(options.max_duration) => Ending::Told(CloseReason::Expired),
-        end = relay.run() => Ending::End(end),
+        reason = told => reason,
+        () = draining.cancelled() => CloseReason::Draining,
+        reason = revoked => reason,
+        () = tokio::time::sleep(options.max_duration) => CloseReason::Expired,
     }
 }
 
@@ -250,6 +328,13 @@ async fn reason(
         End::ClientViolation(what) => CloseReason::Protocol(what),
         End::ClientStalled => CloseReason::SlowReader,
         End::Idle => CloseReason::Idle,
+        End::Finished => CloseReason::Ended,
+        End::InputEnded => CloseReason::EndedBoth,
+        End::OutputEnded => {
+            // An ordinary end of a connection, which nobody should wait to hear of.
+            let cause = finder.cause_now(workspace, target).await;
+            cause.unwrap_or(CloseReason::Ended)
+        }
         End::Exited(Exit::Code(code)) if code > KILLED => {
             let killed = finder.cause_now(workspace, target).await;
             killed.unwrap_or(CloseReason::Exited(code))

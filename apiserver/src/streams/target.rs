@@ -1,9 +1,9 @@
-//! What a console leads to, found again whenever it matters whether it is still the same.
+//! What a stream leads to, found again whenever it matters whether it is still the same.
 
 use std::{sync::Arc, time::Duration};
 
 use apiserver_generic::{
-    ApiError, Key, Reason, Storage,
+    ApiError, Key, Object, Reason, Storage,
     admission::{NamespacePhase, Namespaces},
     storage::StorageError,
 };
@@ -11,53 +11,12 @@ use apiservice::v1alpha1::GROUP;
 
 use super::{
     close::CloseReason,
-    resolve::{Container, Kind, Machine, Workspace, cause, fetch::Fetch},
-    upstream::Address,
-    wire::{Stdio, UpstreamWire},
+    resolve::{Found, Kind, Machine, Target, Workspace, cause, fetch::Fetch},
 };
 
 /// How long and how often the cause of an end is looked for.
 const CAUSE_LIMIT: Duration = Duration::from_secs(1);
 const CAUSE_EVERY: Duration = Duration::from_millis(100);
-
-/// A resolved upstream, by every UID on the way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The serial line of a machine: one holder at a time.
-    Serial(Machine),
-    /// A shell in a container: each caller gets their own.
-    Shell(Container),
-}
-
-impl Target {
-    /// Where to dial.
-    pub fn address(&self, workspace: &Workspace, stdio: Stdio) -> Address {
-        let namespace = &workspace.namespace;
-        match self {
-            Self::Serial(machine) => Address::console(namespace, &machine.name),
-            Self::Shell(container) => {
-                Address::shell(namespace, container, workspace.shell.as_deref(), stdio)
-            }
-        }
-    }
-
-    /// The dialect that the upstream chose.
-    ///
-    /// # Errors
-    /// It chose one that we did not offer.
-    pub fn wire(&self, subprotocol: Option<&str>, stdio: Stdio) -> Result<UpstreamWire, ApiError> {
-        match (self, subprotocol, stdio) {
-            (Self::Serial(_), ..) => Ok(UpstreamWire::Serial),
-            (Self::Shell(_), Some("v5.channel.k8s.io"), _)
-            | (Self::Shell(_), Some("v4.channel.k8s.io"), Stdio::Terminal) => {
-                Ok(UpstreamWire::exec(stdio))
-            }
-            (Self::Shell(_), other, _) => Err(ApiError::internal(format!(
-                "pods/exec chose the subprotocol {other:?}"
-            ))),
-        }
-    }
-}
 
 /// Finds targets.
 #[derive(Clone)]
@@ -90,17 +49,27 @@ impl Finder {
         found.ok_or_else(|| ApiError::not_found(GROUP, "workspaces", name))
     }
 
-    /// What its console leads to.
+    /// What its streams lead to.
     ///
     /// # Errors
     /// Why there is nothing to connect to.
-    pub async fn target(&self, workspace: &Workspace) -> Result<Target, ApiError> {
+    pub async fn target(&self, workspace: &Workspace) -> Result<Found, ApiError> {
         match workspace.kind {
-            Kind::Vm => self.fetch.machine(workspace).await.map(Target::Serial),
-            Kind::Container | Kind::Scratch => {
-                self.fetch.container(workspace).await.map(Target::Shell)
-            }
+            Kind::Vm => self.fetch.machine(workspace).await,
+            Kind::Container | Kind::Scratch => self.fetch.container(workspace).await,
         }
+    }
+
+    /// The pod of a machine.
+    ///
+    /// # Errors
+    /// It is not there, or the cluster did not answer.
+    pub async fn launcher(
+        &self,
+        workspace: &Workspace,
+        machine: &Machine,
+    ) -> Result<Object, ApiError> {
+        self.fetch.launcher(workspace, machine).await
     }
 
     /// Looks everything up again: the stream must lead where it was authorized to.
@@ -111,7 +80,7 @@ impl Finder {
         let now = self
             .workspace(&workspace.namespace, &workspace.name)
             .await?;
-        if now.uid == workspace.uid && self.target(&now).await? == *target {
+        if now.uid == workspace.uid && self.target(&now).await?.target == *target {
             return Ok(());
         }
         Err(ApiError::bad_request(
@@ -169,7 +138,7 @@ impl Finder {
         let now = self.stored(&before.namespace, &before.name).await.ok()?;
         let now = now.filter(|now| now.uid == before.uid);
         match target {
-            Target::Serial(machine) => {
+            Target::Machine(machine) => {
                 let instance = self
                     .fetch
                     .instance(&before.namespace, &machine.name)
@@ -177,7 +146,7 @@ impl Finder {
                     .ok()?;
                 cause(machine, now.as_ref(), instance.as_ref())
             }
-            Target::Shell(container) => {
+            Target::Container(_) => {
                 let Some(now) = now else {
                     return Some(CloseReason::Deleted);
                 };
@@ -186,7 +155,8 @@ impl Finder {
                 }
                 match self.fetch.container(&now).await {
                     Ok(found) => {
-                        (found.pod_uid != container.pod_uid).then_some(CloseReason::PodGone)
+                        let same = found.target.pod_uid() == target.pod_uid();
+                        (!same).then_some(CloseReason::PodGone)
                     }
                     Err(error) => {
                         (error.reason != Reason::ServiceUnavailable).then_some(CloseReason::PodGone)

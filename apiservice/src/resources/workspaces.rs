@@ -40,12 +40,16 @@ fn row() -> Resource {
                 rest: Rest::None,
                 streaming: false,
             },
+            stream("console", Rest::None),
+            stream("vnc", Rest::None),
+            stream("ssh", Rest::None),
+            stream("portforward", Rest::Path),
             Subresource {
-                name: "console",
-                verbs: &[Verb::Create, Verb::Get],
-                kind: "WorkspaceSession",
+                name: "screenshot",
+                verbs: &[Verb::Get],
+                kind: "Workspace",
                 rest: Rest::None,
-                streaming: true,
+                streaming: false,
             },
         ],
         schema: schema::of::<v1alpha1::Workspace>(),
@@ -62,6 +66,17 @@ fn row() -> Resource {
             cells::wide("Node", "The node that the workspace runs on."),
             cells::wide("Reason", "Why the workspace is not ready."),
         ],
+    }
+}
+
+/// A subresource that upgrades. `create` is what the server asks for beside kube-apiserver's `get`.
+fn stream(name: &'static str, rest: Rest) -> Subresource {
+    Subresource {
+        name,
+        verbs: &[Verb::Create, Verb::Get],
+        kind: "WorkspaceSession",
+        rest,
+        streaming: true,
     }
 }
 

@@ -43,6 +43,9 @@ pub struct Settings {
     /// Guest profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_profile: Option<String>,
+    /// Shell of a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_shell: Option<String>,
     /// Port of the agent in the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_port: Option<u16>,
@@ -76,6 +79,7 @@ impl Settings {
             video_device: named(spec.video_device.as_ref()),
             sound_device: named(spec.sound_device.as_ref()),
             vm_profile: named(spec.vm_profile.as_ref()),
+            default_shell: spec.default_shell.clone(),
             agent_port: agent_port
                 .and_then(|port| u16::try_from(port).ok())
                 .filter(|port| *port > 0),

@@ -28,6 +28,7 @@ use crate::names::cloud_init_secret;
 
 pub use catalog::{Settings, resolve, user_data};
 pub use input::{Facts, RunState, Workspace};
+pub use ports::{Port, Protocol, declared};
 pub use problem::{Cause, Problem, Severity};
 
 /// Kind of a child.

@@ -11,9 +11,12 @@ const SSH: u16 = 22;
 
 /// Transport of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub enum Protocol {
+    /// Bytes.
     Tcp,
+    /// Datagrams.
     Udp,
+    /// Which no workspace can be reached by.
     Sctp,
 }
 
@@ -29,10 +32,13 @@ impl Protocol {
 
 /// A declared port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Port {
-    pub(crate) name: Option<String>,
-    pub(crate) number: u16,
-    pub(crate) protocol: Protocol,
+pub struct Port {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its number.
+    pub number: u16,
+    /// Its transport.
+    pub protocol: Protocol,
 }
 
 impl Port {
@@ -50,7 +56,7 @@ impl Port {
 }
 
 /// Ports of a container in their declared order, each endpoint once; 8080 if it declares none.
-pub(crate) fn declared(container: &Value, agent: Option<u16>) -> Vec<Port> {
+pub fn declared(container: &Value, agent: Option<u16>) -> Vec<Port> {
     let mut ports: Vec<Port> = Vec::new();
     for port in container["ports"].as_array().into_iter().flatten() {
         if let Some(port) = read(port) {

@@ -11,20 +11,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::BytesMut;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Interval, MissedTickBehavior, interval_at},
 };
 
 use super::{
+    activity::Activity,
     leg::Leg,
     liveness::{Pace, Verdict},
     traffic::Traffic,
+    upstream::{Connection, Given, Told, Upstream, UpstreamLeg},
 };
 use crate::streams::{
     close::CloseReason,
     frame::Event,
-    wire::{ClientWire, Exit, Input, Output, UpstreamWire},
+    wire::{ClientWire, Exit, Input, Output},
 };
 
 /// Why the bytes stopped, before the cause of it is known.
@@ -38,8 +41,14 @@ pub enum End {
     ClientViolation(&'static str),
     /// The client took nothing for ten minutes.
     ClientStalled,
+    /// The client's data ended, and the upstream could only be told by ending both directions.
+    InputEnded,
+    /// Both directions ended, one after the other.
+    Finished,
     /// The command ended.
     Exited(Exit),
+    /// The upstream's data ended, and the client can only be told by ending both directions.
+    OutputEnded,
     /// The upstream said goodbye, with its words.
     UpstreamClosed(Option<(u16, String)>),
     /// The upstream's connection broke, or it stopped answering; inside words.
@@ -48,27 +57,51 @@ pub enum End {
     Idle,
 }
 
+/// The client's WebSocket after its handshake.
+pub struct ClientSide<IO = Box<dyn Connection>> {
+    /// The connection.
+    pub io: IO,
+    /// What was read of it already.
+    pub early: BytesMut,
+    /// What its messages mean.
+    pub wire: ClientWire,
+}
+
+impl<IO> ClientSide<IO> {
+    /// Nothing was read yet.
+    pub fn new(io: IO, wire: ClientWire) -> Self {
+        let early = BytesMut::new();
+        Self { io, early, wire }
+    }
+}
+
+/// What bounds a relay.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Pings, stalls and goodbyes.
+    pub pace: Pace,
+    /// The end of a stream on which nothing passes that counts.
+    pub idle: Option<(Duration, Activity)>,
+    /// Whether an end of the upstream waits until the client has taken all, however slowly. An
+    /// exclusive stream does not: its name must become free.
+    pub drains: bool,
+}
+
 /// A relay between a client and an upstream.
 #[derive(Debug)]
 pub struct Relay<C, U> {
     client: Leg<C>,
-    upstream: Leg<U>,
-    client_wire: ClientWire,
-    upstream_wire: UpstreamWire,
+    upstream: UpstreamLeg<U>,
+    wire: ClientWire,
     ticks: Interval,
     traffic: Arc<Traffic>,
     limits: Limits,
-    /// The client has said that nothing more will be typed.
-    input_ended: bool,
-}
-
-/// The times that bound a relay.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
-    /// Pings, stalls and goodbyes.
-    pub pace: Pace,
-    /// The end of a stream on which nothing passes.
-    pub idle_after: Option<Duration>,
+    /// The client's data has ended.
+    input_over: bool,
+    /// The upstream's data has ended, and the client was told.
+    output_over: bool,
+    /// How it ends once everything that was queued has been written.
+    ending: Option<End>,
 }
 
 impl<C, U> Relay<C, U>
@@ -78,8 +111,8 @@ where
 {
     /// Over two connections whose handshakes are done.
     pub fn new(
-        (client, client_wire): (C, ClientWire),
-        (upstream, upstream_wire): (U, UpstreamWire),
+        client: ClientSide<C>,
+        upstream: Upstream<U>,
         traffic: Arc<Traffic>,
         limits: Limits,
     ) -> Self {
@@ -88,14 +121,15 @@ where
         let mut ticks = interval_at(first, pace.ping_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            client: Leg::client(client, pace),
-            upstream: Leg::upstream(upstream, pace),
-            client_wire,
-            upstream_wire,
+            client: Leg::client(client.io, client.early, pace),
+            upstream: UpstreamLeg::new(upstream, pace),
+            wire: client.wire,
             ticks,
             traffic,
             limits,
-            input_ended: false,
+            input_over: false,
+            output_over: false,
+            ending: None,
         }
     }
 
@@ -109,8 +143,7 @@ where
 
     /// Ends the upstream's side: says goodbye and waits until it is gone, 2 s at most.
     pub async fn end_upstream(&mut self) {
-        let limit = self.limits.pace.goodbye;
-        self.upstream.close(1000, "", limit).await;
+        self.upstream.close(self.limits.pace.goodbye).await;
     }
 
     /// Ends the client's side with the reason; whatever was printed before goes first.
@@ -118,7 +151,7 @@ where
         if !reason.reaches_client() {
             return;
         }
-        if let Some(status) = self.client_wire.status(&reason.status()) {
+        if let Some(status) = self.wire.status(&reason.status()) {
             let _ = self.client.data(&[&status], now());
         }
         let (text, limit) = (reason.text(), self.limits.pace.goodbye);
@@ -145,8 +178,9 @@ where
         loop {
             let mut moved = self.pump_client(cx, now)?;
             moved |= self.pump_upstream(cx, now)?;
-            moved |= self.upstream.poll_write(cx, now).map_err(lost)?;
+            moved |= self.write_upstream(cx, now)?;
             moved |= self.client.poll_write(cx, now).map_err(gone)?;
+            self.check_end()?;
             if !moved {
                 return Ok(());
             }
@@ -159,25 +193,57 @@ where
             Verdict::Stalled => return Err(End::ClientStalled),
             Verdict::Ping | Verdict::Wait => {}
         }
-        match self.upstream.tick(now).map_err(lost)? {
-            Verdict::Dead => return Err(End::UpstreamLost("it answers no pings".into())),
-            Verdict::Stalled => return Err(End::UpstreamLost("it takes no data".into())),
-            Verdict::Ping | Verdict::Wait => {}
+        if !self.upstream_is_over() {
+            match self.upstream.tick(now).map_err(lost)? {
+                Verdict::Dead => return Err(End::UpstreamLost("it answers no pings".into())),
+                Verdict::Stalled => return Err(End::UpstreamLost("it takes no data".into())),
+                Verdict::Ping | Verdict::Wait => {}
+            }
         }
-        if self.input_ended
-            && let Some(input) = self.upstream_wire.end_again()
+        if self.input_over
+            && let Some(input) = self.upstream.end_again()
         {
-            self.tell(&input, now)?;
+            self.give(&input, now)?;
         }
-        match self.limits.idle_after {
-            Some(limit) if self.traffic.idle(now) >= limit => Err(End::Idle),
+        match &self.limits.idle {
+            Some((limit, _)) if self.traffic.idle(now) >= *limit => Err(End::Idle),
             _ => Ok(()),
         }
     }
 
+    /// Whether the upstream is gone and only the client's queue is still written.
+    fn upstream_is_over(&self) -> bool {
+        matches!(&self.ending, Some(end) if *end != End::InputEnded)
+    }
+
+    /// Ends once nothing waits any more.
+    fn check_end(&mut self) -> Result<(), End> {
+        let drained = match &self.ending {
+            Some(End::InputEnded) => self.upstream.is_drained(),
+            Some(_) => self.client.is_drained(),
+            None if self.input_over && self.output_over => {
+                self.upstream.is_drained() && self.client.is_drained()
+            }
+            None => return Ok(()),
+        };
+        match drained {
+            true => Err(self.ending.take().unwrap_or(End::Finished)),
+            false => Ok(()),
+        }
+    }
+
+    /// The upstream ended: at once, or after the client has got what came before.
+    fn upstream_ended(&mut self, end: End) -> Result<(), End> {
+        if !self.limits.drains {
+            return Err(end);
+        }
+        self.ending = Some(end);
+        Ok(())
+    }
+
     fn pump_client(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
         let mut moved = false;
-        while self.upstream.has_room() {
+        while self.upstream_is_over() || self.upstream.has_room() {
             match self.client.event() {
                 Err(violation) => return Err(End::ClientViolation(violation.0)),
                 Ok(Some(event)) => {
@@ -198,15 +264,8 @@ where
     fn client_event(&mut self, event: Event, now: Instant) -> Result<(), End> {
         match event {
             Event::Piece(piece) => {
-                let Some(input) = self.client_wire.read(piece) else {
-                    return Ok(());
-                };
-                match &input {
-                    Input::Data(bytes) => self.traffic.typed(bytes.len(), now),
-                    Input::Eof => self.input_ended = true,
-                    Input::Resize(_) => {}
-                }
-                self.tell(&input, now)
+                let input = self.wire.read(piece).map_err(End::ClientViolation)?;
+                input.map_or(Ok(()), |input| self.input(&input, now))
             }
             Event::Ping(payload) => {
                 self.client.answer(payload);
@@ -220,59 +279,103 @@ where
         }
     }
 
-    fn tell(&mut self, input: &Input, now: Instant) -> Result<(), End> {
-        match self.upstream_wire.write(input) {
-            Some((prefix, bytes)) => self.upstream.data(&[prefix, &bytes], now).map_err(lost),
-            None => Ok(()),
+    fn input(&mut self, input: &Input, now: Instant) -> Result<(), End> {
+        match input {
+            Input::Data(bytes) => {
+                self.traffic.typed(bytes.len());
+                if self.limits.counts_typed(bytes) {
+                    self.traffic.touch(now);
+                }
+            }
+            Input::Eof => self.input_over = true,
+            Input::Resize(_) => {}
         }
+        self.give(input, now)
+    }
+
+    fn give(&mut self, input: &Input, now: Instant) -> Result<(), End> {
+        if self.upstream_is_over() {
+            return Ok(());
+        }
+        if self.upstream.give(input, now).map_err(lost)? == Given::EndsBoth {
+            self.ending = Some(End::InputEnded);
+        }
+        Ok(())
     }
 
     fn pump_upstream(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
         let mut moved = false;
         while self.client.has_room() {
-            match self.upstream.event() {
-                Err(violation) => return Err(End::UpstreamLost(violation.to_string())),
-                Ok(Some(event)) => {
-                    self.upstream_event(event, now)?;
+            if self.output_over || self.upstream_is_over() {
+                return Ok(moved);
+            }
+            match self.upstream.poll_told(cx) {
+                Poll::Pending => return Ok(moved),
+                Poll::Ready(Err(broken)) => return Err(End::UpstreamLost(broken)),
+                Poll::Ready(Ok(told)) => {
+                    self.told(told, now)?;
                     moved = true;
                 }
-                Ok(None) => match self.upstream.poll_fill(cx) {
-                    Poll::Pending => return Ok(moved),
-                    Poll::Ready(Ok(0)) => return Err(End::UpstreamClosed(None)),
-                    Poll::Ready(Err(error)) => return Err(lost(error)),
-                    Poll::Ready(Ok(_)) => {}
-                },
             }
         }
-        self.upstream.liveness.not_listening();
+        self.upstream.not_listening();
         Ok(moved)
     }
 
-    fn upstream_event(&mut self, event: Event, now: Instant) -> Result<(), End> {
-        match event {
-            Event::Piece(piece) => match self.upstream_wire.read(piece) {
-                Some(Output::Exit(exit)) => Err(End::Exited(exit)),
-                Some(output) => self.print(&output, now),
-                None => Ok(()),
-            },
-            Event::Ping(payload) => {
-                self.upstream.answer(payload);
-                Ok(())
+    fn told(&mut self, told: Told, now: Instant) -> Result<(), End> {
+        match told {
+            Told::Nothing => Ok(()),
+            Told::Closed(said) => self.upstream_ended(End::UpstreamClosed(said)),
+            Told::Output(Output::Exit(exit)) => self.upstream_ended(End::Exited(exit)),
+            Told::Output(Output::Eof) if !self.wire.has_eof() => {
+                self.upstream_ended(End::OutputEnded)
             }
-            Event::Pong => {
-                self.upstream.liveness.pong();
-                Ok(())
+            Told::Output(output) => {
+                self.output_over |= output == Output::Eof;
+                self.print(&output, now)
             }
-            Event::Close(said) => Err(End::UpstreamClosed(said)),
         }
     }
 
     fn print(&mut self, output: &Output, now: Instant) -> Result<(), End> {
-        let Some((prefix, bytes)) = self.client_wire.data(output) else {
+        let Some((prefix, bytes)) = self.wire.data(output) else {
             return Ok(());
         };
-        self.traffic.printed(bytes.len(), now);
+        self.traffic.printed(bytes.len());
+        if self.limits.counts_printed() {
+            self.traffic.touch(now);
+        }
         self.client.data(&[prefix, bytes], now).map_err(gone)
+    }
+
+    fn write_upstream(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
+        if self.upstream_is_over() {
+            return Ok(false);
+        }
+        match self.upstream.poll_write(cx, now) {
+            // It said all it had to say before it went.
+            Err(_) if self.output_over => {
+                self.ending = Some(End::Finished);
+                Ok(true)
+            }
+            written => written.map_err(lost),
+        }
+    }
+}
+
+impl Limits {
+    fn counts_typed(&mut self, bytes: &[u8]) -> bool {
+        match &mut self.idle {
+            Some((_, activity)) => activity.typed(bytes),
+            None => true,
+        }
+    }
+
+    fn counts_printed(&self) -> bool {
+        match &self.idle {
+            Some((_, activity)) => activity.printed(),
+            None => true,
+        }
     }
 }
 

@@ -15,11 +15,11 @@ use super::liveness::{Liveness, Pace, Rule, Verdict};
 use crate::streams::frame::{Decoder, Event, Masks, Opcode, Peer, Violation, encode, encode_close};
 
 /// The most that is read ahead, so that both buffers of a direction stay within 64 KiB.
-const READ_AHEAD: usize = 16 * 1024;
+pub(super) const READ_AHEAD: usize = 16 * 1024;
 /// The most that waits to be written before the other side is no longer read.
-const QUEUE: usize = 48 * 1024;
+pub(super) const QUEUE: usize = 48 * 1024;
 /// Where reading begins: an idle stream holds no more than this.
-const FIRST_READ: usize = 1024;
+pub(super) const FIRST_READ: usize = 1024;
 
 /// A WebSocket connection by its bytes.
 #[derive(Debug)]
@@ -33,21 +33,27 @@ pub(super) struct Leg<IO> {
     pong: Option<Bytes>,
     /// Only clients mask, and towards upstreams we are one.
     masks: Option<Masks>,
+    /// Whether the peer gets pongs that it did not ask for.
+    pongs: bool,
     /// Whether the peer is alive.
     pub(super) liveness: Liveness,
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
-    /// Towards a client.
-    pub(super) fn client(io: IO, pace: Pace) -> Self {
+    /// Towards a client, of whom `early` was read already.
+    pub(super) fn client(io: IO, early: BytesMut, pace: Pace) -> Self {
         let liveness = Liveness::new(Rule::NothingQueued, pace.no_progress);
-        Self::new(io, Peer::Client, None, liveness)
+        let mut leg = Self::new(io, Peer::Client, None, liveness);
+        *leg.decoder.buffer() = early;
+        leg
     }
 
-    /// Towards an upstream.
-    pub(super) fn upstream(io: IO, pace: Pace) -> Self {
+    /// Towards an upstream, which may want pongs that it did not ask for.
+    pub(super) fn upstream(io: IO, pace: Pace, pongs: bool) -> Self {
         let liveness = Liveness::new(Rule::NothingUnproved, pace.no_progress);
-        Self::new(io, Peer::Server, Some(Masks::default()), liveness)
+        let mut leg = Self::new(io, Peer::Server, Some(Masks::default()), liveness);
+        leg.pongs = pongs;
+        leg
     }
 
     fn new(io: IO, peer: Peer, masks: Option<Masks>, liveness: Liveness) -> Self {
@@ -59,6 +65,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
             unflushed: false,
             pong: None,
             masks,
+            pongs: false,
             liveness,
         }
     }
@@ -66,6 +73,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
     /// Whether more may be queued.
     pub(super) fn has_room(&self) -> bool {
         self.out.len() < QUEUE
+    }
+
+    /// Whether everything that was queued is on its way.
+    pub(super) fn is_drained(&self) -> bool {
+        self.out.is_empty() && !self.unflushed
     }
 
     /// The next event of what was read.
@@ -132,6 +144,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
         let verdict = self.liveness.tick(now);
         if verdict == Verdict::Ping {
             self.frame(Opcode::Ping, &[])?;
+        }
+        if self.pongs {
+            self.frame(Opcode::Pong, &[])?;
         }
         if self.decoder.buffer().is_empty() {
             *self.decoder.buffer() = BytesMut::new();

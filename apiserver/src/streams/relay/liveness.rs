@@ -38,6 +38,8 @@ pub(super) enum Rule {
     /// Only if the peer has also proved, by an earlier pong, that it took all data before it.
     /// virt-handler answers pings only while it is not blocked on a guest that does not read.
     NothingUnproved,
+    /// There are no pings: only progress counts.
+    ProgressOnly,
 }
 
 /// What to do at a tick.
@@ -135,6 +137,7 @@ impl Liveness {
         self.counts = match self.rule {
             Rule::NothingQueued => true,
             Rule::NothingUnproved => !self.unproved,
+            Rule::ProgressOnly => return Verdict::Wait,
         };
         self.unanswered_since.get_or_insert(now);
         Verdict::Ping
@@ -214,6 +217,19 @@ mod tests {
         assert_eq!(peer.tick(clock.next()), Verdict::Ping);
         assert_eq!(peer.tick(clock.next()), Verdict::Ping);
         assert_eq!(peer.tick(clock.next()), Verdict::Dead);
+    }
+
+    #[test]
+    fn bytes_without_pings_are_judged_by_their_progress() {
+        let (mut peer, mut clock) = start(Rule::ProgressOnly);
+        for _ in 0..100 {
+            assert_eq!(peer.tick(clock.next()), Verdict::Wait);
+        }
+        peer.queued(clock.0);
+        for _ in 0..39 {
+            assert_eq!(peer.tick(clock.next()), Verdict::Wait);
+        }
+        assert_eq!(peer.tick(clock.next()), Verdict::Stalled);
     }
 
     #[test]

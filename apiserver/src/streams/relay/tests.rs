@@ -11,7 +11,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::Role},
 };
 
-use super::{End, Limits, Pace, Relay, Traffic};
+use super::{Activity, ClientSide, End, Limits, Pace, Relay, Terminal, Traffic, Upstream};
 use crate::streams::{
     close::CloseReason,
     negotiate::Subprotocol,
@@ -35,7 +35,8 @@ fn quick() -> Limits {
             no_progress: Duration::from_millis(600),
             goodbye: Duration::from_secs(2),
         },
-        idle_after: Some(Duration::from_millis(400)),
+        idle: Some((Duration::from_millis(400), Activity::Both)),
+        drains: false,
     }
 }
 
@@ -48,8 +49,8 @@ fn bench_with(subprotocol: Subprotocol, upstream_wire: UpstreamWire, limits: Lim
     let (upstream, theirs) = duplex(PIPE);
     let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
     let relay = Relay::new(
-        (ours, ClientWire::new(subprotocol)),
-        (theirs, upstream_wire),
+        ClientSide::new(ours, ClientWire::terminal(subprotocol)),
+        Upstream::Frames(theirs, upstream_wire),
         Arc::clone(&traffic),
         limits,
     );
@@ -452,7 +453,7 @@ async fn a_quiet_stream_lives_until_it_is_idle_for_too_long() {
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_slow_not_dead() {
     let limits = Limits {
-        idle_after: None,
+        idle: None,
         ..quick()
     };
     let Bench {
@@ -473,4 +474,243 @@ async fn a_client_that_reads_nothing_is_slow_not_dead() {
     assert_eq!(relay.run().await, End::ClientStalled);
     assert!(start.elapsed() >= quick().pace.no_progress);
     drop(client);
+}
+
+/// A relay whose upstream is bytes.
+fn tunnel(subprotocol: Subprotocol, terminal: Option<Terminal>, limits: Limits) -> Bench {
+    let (client, ours) = duplex(PIPE);
+    let (upstream, theirs) = duplex(PIPE);
+    let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
+    let relay = Relay::new(
+        ClientSide::new(ours, ClientWire::bytes(subprotocol)),
+        Upstream::Bytes(theirs, terminal),
+        Arc::clone(&traffic),
+        limits,
+    );
+    Bench {
+        relay,
+        client,
+        upstream,
+        traffic,
+    }
+}
+
+fn draining() -> Limits {
+    Limits {
+        drains: true,
+        ..Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_megabyte_each_way_passes_a_tunnel_with_both_ends() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        traffic,
+    } = tunnel(Subprotocol::Tunnel, None, draining());
+    let (up, down) = (noise(1 << 20), noise((1 << 20) + 3));
+    let (mut writer, mut reader) = speak(client, Role::Client).await.split();
+    let (mut guest_reader, mut guest_writer) = tokio::io::split(upstream);
+    let (typed, printed) = (up.clone(), down.clone());
+    let typing = tokio::spawn(async move {
+        for chunk in typed.chunks(30_000) {
+            let message = [&[0], chunk].concat();
+            writer.send(Message::binary(message)).await.unwrap();
+        }
+        writer.send(Message::binary(vec![1])).await.unwrap();
+        writer
+    });
+    let printing = tokio::spawn(async move {
+        guest_writer.write_all(&printed).await.unwrap();
+        guest_writer.shutdown().await.unwrap();
+    });
+    let guest = tokio::spawn(async move {
+        let mut all = Vec::new();
+        guest_reader.read_to_end(&mut all).await.unwrap();
+        all
+    });
+    let client = tokio::spawn(async move {
+        let mut all = Vec::new();
+        loop {
+            match reader.next().await {
+                Some(Ok(Message::Binary(data))) if data[..] == [1] => return (all, reader),
+                Some(Ok(Message::Binary(data))) => all.extend_from_slice(&data[1..]),
+                Some(Ok(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    assert_eq!(relay.run().await, End::Finished);
+    assert!(guest.await.unwrap() == up && client.await.unwrap().0 == down);
+    assert_eq!(traffic.received(), 1 << 20);
+    assert_eq!(traffic.sent(), (1 << 20) + 3);
+    drop(typing.await.unwrap());
+    printing.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_client_gets_the_last_byte_before_the_end() {
+    let Bench {
+        mut relay,
+        client,
+        mut upstream,
+        ..
+    } = tunnel(Subprotocol::Binary, None, draining());
+    let sent = noise(40_000);
+    let printed = sent.clone();
+    let printing = tokio::spawn(async move {
+        upstream.write_all(&printed).await.unwrap();
+        drop(upstream);
+    });
+    let mut client = speak(client, Role::Client).await;
+    let run = async {
+        let end = relay.run().await;
+        (relay, end)
+    };
+    let slow = async {
+        let mut all = Vec::new();
+        while all.len() < 30_000 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            all.extend(bytes(&mut client, 1).await);
+        }
+        let rest = sent.len() - all.len();
+        all.extend(bytes(&mut client, rest).await);
+        all
+    };
+    let ((relay, end), all) = tokio::join!(run, slow);
+    assert_eq!(end, End::OutputEnded);
+    assert!(all == sent);
+    printing.await.unwrap();
+    drop(relay);
+}
+
+#[tokio::test]
+async fn an_exclusive_stream_does_not_wait_for_a_client_that_reads_nothing() {
+    let Bench {
+        mut relay,
+        client,
+        mut upstream,
+        ..
+    } = tunnel(Subprotocol::Binary, None, Limits::default());
+    upstream.write_all(&noise(PIPE)).await.unwrap();
+    drop(upstream);
+    assert_eq!(relay.run().await, End::OutputEnded);
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_terminal_in_this_process_has_sizes_and_an_exit_after_its_last_byte() {
+    let (sizes, mut size) = tokio::sync::watch::channel(None);
+    let (exit, exited) = tokio::sync::oneshot::channel();
+    let terminal = Terminal {
+        sizes,
+        exit: exited,
+    };
+    let (client, ours) = duplex(PIPE);
+    let (mut upstream, theirs) = duplex(PIPE);
+    let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
+    let mut relay = Relay::new(
+        ClientSide::new(ours, ClientWire::terminal(Subprotocol::Binary)),
+        Upstream::Bytes(theirs, Some(terminal)),
+        traffic,
+        Limits::default(),
+    );
+    let mut client = speak(client, Role::Client).await;
+    let resize = r#"{"type":"resize","cols":200,"rows":50}"#;
+    client.send(Message::text(resize)).await.unwrap();
+    client.send(Message::binary(&b"exit\r"[..])).await.unwrap();
+    let session = tokio::spawn(async move {
+        let mut typed = [0; 5];
+        upstream.read_exact(&mut typed).await.unwrap();
+        size.wait_for(Option::is_some).await.unwrap();
+        upstream.write_all(b"logout").await.unwrap();
+        exit.send(Exit::Code(3)).unwrap();
+        (typed, *size.borrow())
+    });
+    assert_eq!(relay.run().await, End::Exited(Exit::Code(3)));
+    let (typed, size) = session.await.unwrap();
+    assert_eq!(&typed, b"exit\r");
+    assert_eq!(size.map(|size| (size.cols, size.rows)), Some((200, 50)));
+    let ending = tokio::spawn(async move { relay.end_client(&CloseReason::Exited(3)).await });
+    assert_eq!(bytes(&mut client, 6).await, b"logout");
+    drop(client);
+    ending.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_viewer_does_by_itself_keeps_no_display_open() {
+    let limits = Limits {
+        pace: Pace {
+            ping_every: Duration::from_millis(100),
+            ..Pace::default()
+        },
+        idle: Some((Duration::from_millis(300), Activity::display())),
+        drains: false,
+    };
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = bench_with(Subprotocol::Binary, UpstreamWire::Display, limits);
+    let mut client = speak(client, Role::Client).await;
+    let mut upstream = speak(upstream, Role::Server).await;
+    let start = tokio::time::Instant::now();
+    let viewer = tokio::spawn(async move {
+        let hello = Message::binary(&b"RFB 003.008\n\x01\x01"[..]);
+        client.send(hello).await.unwrap();
+        let update = vec![3, 1, 0, 0, 0, 0, 4, 0, 3, 0];
+        let mut key = Some(Message::binary(vec![4, 1, 0, 0, 0, 0, 0, 65]));
+        loop {
+            let late = start.elapsed() >= Duration::from_millis(150);
+            if let Some(key) = key.take_if(|_| late) {
+                client.send(key).await.unwrap();
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(20)) => {
+                    if client.send(Message::binary(update.clone())).await.is_err() {
+                        return;
+                    }
+                }
+                message = client.next() => if message.is_none() { return },
+            }
+        }
+    });
+    let server = tokio::spawn(async move {
+        while let Some(Ok(_)) = upstream.next().await {
+            let _ = upstream.send(Message::binary(vec![0; 100])).await;
+        }
+    });
+    assert_eq!(relay.run().await, End::Idle);
+    assert!(
+        start.elapsed() >= Duration::from_millis(450),
+        "the key counted"
+    );
+    drop(relay);
+    viewer.abort();
+    server.abort();
+}
+
+#[tokio::test]
+async fn kubevirts_port_gets_pongs_that_it_did_not_ask_for() {
+    let limits = Limits {
+        idle: None,
+        ..quick()
+    };
+    let Bench {
+        mut relay,
+        client,
+        mut upstream,
+        ..
+    } = bench_with(Subprotocol::Binary, UpstreamWire::GuestPort, limits);
+    let mut client = speak(client, Role::Client).await;
+    tokio::spawn(async move { while client.next().await.is_some() {} });
+    let mut frames = [0; 12];
+    tokio::select! {
+        end = relay.run() => panic!("{end:?}"),
+        read = upstream.read_exact(&mut frames) => drop(read.unwrap()),
+    }
+    assert_eq!((frames[0], frames[6]), (0x89, 0x8a), "a ping, and a pong");
 }

@@ -36,23 +36,22 @@ impl Traffic {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// How long nothing has passed.
+    /// How long nothing has passed that counts.
     pub fn idle(&self, now: Instant) -> Duration {
         let active = Duration::from_millis(self.active.load(Ordering::Relaxed));
         now.saturating_duration_since(self.start + active)
     }
 
-    pub(super) fn typed(&self, bytes: usize, now: Instant) {
+    pub(super) fn typed(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.touch(now);
     }
 
-    pub(super) fn printed(&self, bytes: usize, now: Instant) {
+    pub(super) fn printed(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.touch(now);
     }
 
-    fn touch(&self, now: Instant) {
+    /// Something passed that keeps the stream from being idle.
+    pub(super) fn touch(&self, now: Instant) {
         let since = now.saturating_duration_since(self.start).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.active.store(since, Ordering::Relaxed);

@@ -10,7 +10,13 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 
-use super::{Container, Kind, Machine, Pods, Workspace, container, controller, machine};
+use super::{
+    Found, Kind, Machine, Pods, Target, Unresolved, Workspace, container, controller, features,
+    machine,
+};
+
+/// On a launcher pod: the UID of its instance. A hint for the search, never a proof.
+const CREATED_BY: &str = "kubevirt.io/created-by";
 
 /// How long one look may take: no request's deadline bounds a stream's set-up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,7 +37,7 @@ impl Fetch {
     ///
     /// # Errors
     /// Why there is none to connect to, or that the cluster did not answer.
-    pub async fn machine(&self, workspace: &Workspace) -> Result<Machine, ApiError> {
+    pub async fn machine(&self, workspace: &Workspace) -> Result<Found, ApiError> {
         let machines = self.api(
             "kubevirt.io",
             "VirtualMachine",
@@ -43,7 +49,12 @@ impl Fetch {
             Some(vm) => self.instance(&workspace.namespace, vm.name()).await?,
             None => None,
         };
-        machine(workspace, vm.as_ref(), vmi.as_ref()).map_err(|u| u.into_error(&workspace.name))
+        let machine = machine(workspace, vm.as_ref(), vmi.as_ref())
+            .map_err(|unresolved| unresolved.into_error(&workspace.name))?;
+        Ok(Found {
+            target: Target::Machine(machine),
+            features: vmi.as_ref().map(features).unwrap_or_default(),
+        })
     }
 
     /// The machine's instance, if there is one of that name.
@@ -60,13 +71,39 @@ impl Fetch {
         get(&instances, name).await
     }
 
+    /// The launcher pod of a machine, by its UID.
+    ///
+    /// # Errors
+    /// It is not there, or the cluster did not answer.
+    pub async fn launcher(
+        &self,
+        workspace: &Workspace,
+        machine: &Machine,
+    ) -> Result<Object, ApiError> {
+        let pods = self.api("", "Pod", "pods", &workspace.namespace);
+        let pods = labelled(&pods, &format!("{CREATED_BY}={}", machine.uid)).await?;
+        let found = pods.into_iter().find(|pod| {
+            pod.uid() == Some(&machine.pod_uid)
+                && pod.str_at("/spec/nodeName") == Some(&machine.node)
+        });
+        found.ok_or_else(|| {
+            Unresolved::Starting("its pod is not there yet, or not any more".into())
+                .into_error(&workspace.name)
+        })
+    }
+
     /// The container of a container or scratch workspace.
     ///
     /// # Errors
     /// Why there is none to connect to, or that the cluster did not answer.
-    pub async fn container(&self, workspace: &Workspace) -> Result<Container, ApiError> {
-        let found = self.pods(workspace).await?;
-        container(workspace, &found).map_err(|u| u.into_error(&workspace.name))
+    pub async fn container(&self, workspace: &Workspace) -> Result<Found, ApiError> {
+        let pods = self.pods(workspace).await?;
+        let (container, features) =
+            container(workspace, &pods).map_err(|u| u.into_error(&workspace.name))?;
+        Ok(Found {
+            target: Target::Container(container),
+            features,
+        })
     }
 
     async fn pods(&self, workspace: &Workspace) -> Result<Pods, ApiError> {
@@ -78,7 +115,8 @@ impl Fetch {
         let owners = self.api("apps", kind, plural, namespace);
         let owner = get(&owners, &child_name(&workspace.name)).await?;
         let pods = self.api("", "Pod", "pods", namespace);
-        let pods = self.labelled(&pods, workspace).await?;
+        // A hint for the search, never a proof: anybody may put this label on a pod.
+        let pods = labelled(&pods, &format!("{WORKSPACE_NAME}={}", workspace.name)).await?;
         let replica_sets = match workspace.kind {
             Kind::Scratch => self.replica_sets(namespace, &pods).await?,
             _ => Vec::new(),
@@ -109,25 +147,19 @@ impl Fetch {
         Ok(found)
     }
 
-    async fn labelled(
-        &self,
-        api: &Api<DynamicObject>,
-        workspace: &Workspace,
-    ) -> Result<Vec<Object>, ApiError> {
-        // A hint for the search, never a proof: anybody may put this label on a pod.
-        let selector = format!("{WORKSPACE_NAME}={}", workspace.name);
-        let params = ListParams::default().labels(&selector).limit(100);
-        match in_time(api.list(&params)).await? {
-            Ok(list) => Ok(list.items.into_iter().filter_map(object).collect()),
-            Err(error) if is_missing(&error) => Ok(Vec::new()),
-            Err(error) => Err(unavailable(error)),
-        }
-    }
-
     fn api(&self, group: &str, kind: &str, plural: &str, namespace: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk(group, "v1", kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, plural);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+}
+
+async fn labelled(api: &Api<DynamicObject>, selector: &str) -> Result<Vec<Object>, ApiError> {
+    let params = ListParams::default().labels(selector).limit(100);
+    match in_time(api.list(&params)).await? {
+        Ok(list) => Ok(list.items.into_iter().filter_map(object).collect()),
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
+        Err(error) => Err(unavailable(error)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use apiserver_generic::Object;
 
-use super::{Unresolved, Workspace, controlled_by};
+use super::{Features, Unresolved, Workspace, controlled_by};
 use crate::streams::close::CloseReason;
 
 const KUBEVIRT: &str = "kubevirt.io";
@@ -25,7 +25,7 @@ pub struct Machine {
 /// Resolves over what was found under the workspace's names.
 ///
 /// # Errors
-/// What stands in the way of a console.
+/// What stands in the way of a stream.
 pub fn machine(
     workspace: &Workspace,
     vm: Option<&Object>,
@@ -64,10 +64,6 @@ fn running(vm: &Object, vmi: &Object) -> Result<Machine, Unresolved> {
         "" => return Err(Unresolved::Starting("the machine is pending".into())),
         phase => return Err(Unresolved::Starting(format!("the machine is {phase}"))),
     }
-    let serial = vmi.pointer("/spec/domain/devices/autoattachSerialConsole");
-    if serial.is_some_and(|value| value == false) {
-        return Err(Unresolved::NoSerial);
-    }
     let node = vmi.str_at("/status/nodeName").unwrap_or_default();
     let pod = vmi
         .pointer("/status/activePods")
@@ -84,6 +80,27 @@ fn running(vm: &Object, vmi: &Object) -> Result<Machine, Unresolved> {
         pod_uid: pod.0.clone(),
         node: node.to_owned(),
     })
+}
+
+/// What an instance has to offer, by `pkg/virt-api/rest` of KubeVirt.
+pub fn features(vmi: &Object) -> Features {
+    let device = |name: &str| {
+        let value = vmi.pointer(&format!("/spec/domain/devices/{name}"));
+        value.is_none_or(|value| value != false)
+    };
+    let conditions = vmi.pointer("/status/conditions").and_then(|c| c.as_array());
+    let paused = |condition: &serde_json::Value| {
+        condition["type"] == "Paused" && condition["status"] != "False"
+    };
+    Features {
+        serial: device("autoattachSerialConsole"),
+        graphics: device("autoattachGraphicsDevice"),
+        paused: conditions.is_some_and(|list| list.iter().any(paused)),
+        reported_address: vmi
+            .str_at("/status/interfaces/0/ipAddress")
+            .map(str::to_owned),
+        host_network: false,
+    }
 }
 
 fn vm_words(vm: &Object) -> String {
@@ -118,6 +135,16 @@ pub fn cause(
     (over || vmi.deletion_timestamp().is_some()).then_some(CloseReason::GuestGone)
 }
 
+/// Whether this machine does not run any more where it ran. One that is asked to stop still runs.
+pub fn is_over(before: &Machine, vmi: Option<&Object>) -> bool {
+    let Some(vmi) = vmi.filter(|vmi| vmi.uid() == Some(&before.uid)) else {
+        return true;
+    };
+    let over = matches!(vmi.str_at("/status/phase"), Some("Succeeded" | "Failed"));
+    let node = vmi.str_at("/status/nodeName");
+    over || node.is_some_and(|node| node != before.node)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -131,6 +158,7 @@ mod tests {
             uid: "ws-uid".into(),
             kind: Kind::Vm,
             shell: None,
+            ports: Vec::new(),
             stopped: false,
             deleting: false,
         }
@@ -227,13 +255,48 @@ mod tests {
             resolve(vm(), inactive),
             Err(Unresolved::Starting(_))
         ));
-        let mut silent = vmi();
-        silent["spec"] = json!({"domain": {"devices": {"autoattachSerialConsole": false}}});
-        assert_eq!(resolve(vm(), silent), Err(Unresolved::NoSerial));
         assert!(matches!(
             resolve(Value::Null, Value::Null),
             Err(Unresolved::Starting(_))
         ));
+    }
+
+    #[test]
+    fn devices_are_there_unless_they_are_switched_off() {
+        let of = |spec: Value, status: Value| {
+            let vmi = json!({"metadata": {"name": "demo"}, "spec": spec, "status": status});
+            features(&Object::from_value(vmi).unwrap())
+        };
+        let all = of(json!({}), json!({}));
+        assert!(all.serial && all.graphics && !all.paused);
+        let devices = json!({"domain": {"devices": {
+            "autoattachSerialConsole": false, "autoattachGraphicsDevice": false}}});
+        let none = of(
+            devices,
+            json!({
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "Paused", "status": "True"}],
+            "interfaces": [{"ipAddress": "10.0.0.7"}]}),
+        );
+        assert!(!none.serial && !none.graphics && none.paused);
+        assert_eq!(none.reported_address.as_deref(), Some("10.0.0.7"));
+    }
+
+    #[test]
+    fn a_machine_is_over_when_it_is_gone_ended_or_elsewhere() {
+        let before = resolve(vm(), vmi()).unwrap();
+        let of = |edit: &dyn Fn(&mut Value)| {
+            let mut now = vmi();
+            edit(&mut now);
+            is_over(&before, Object::from_value(now).ok().as_ref())
+        };
+        assert!(!of(&|_| {}));
+        assert!(!of(
+            &|v| v["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")
+        ));
+        assert!(of(&|v| *v = Value::Null));
+        assert!(of(&|v| v["metadata"]["uid"] = json!("other")));
+        assert!(of(&|v| v["status"]["phase"] = json!("Failed")));
+        assert!(of(&|v| v["status"]["nodeName"] = json!("n2")));
     }
 
     #[test]

@@ -11,13 +11,56 @@ mod machine;
 mod pod;
 mod workspace;
 
-pub use machine::{Machine, cause, machine};
+pub use machine::{Machine, cause, features, is_over, machine};
 pub use pod::{Container, Pods, container};
 pub use workspace::{Kind, Workspace};
 
 use apiserver_generic::{ApiError, Object};
 
 use super::close::CloseReason;
+
+/// A resolved upstream, by every UID on the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A virtual machine.
+    Machine(Machine),
+    /// A container.
+    Container(Container),
+}
+
+impl Target {
+    /// UID of the pod that runs it.
+    pub fn pod_uid(&self) -> &str {
+        match self {
+            Self::Machine(machine) => &machine.pod_uid,
+            Self::Container(container) => &container.pod_uid,
+        }
+    }
+}
+
+/// A target, and what it has to offer at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What must be the same before and after the dial.
+    pub target: Target,
+    /// What may change without it becoming another.
+    pub features: Features,
+}
+
+/// What a target has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// A serial line.
+    pub serial: bool,
+    /// A display.
+    pub graphics: bool,
+    /// Whether its CPUs are stopped.
+    pub paused: bool,
+    /// The address that KubeVirt would dial; the guest's agent may have said it.
+    pub reported_address: Option<String>,
+    /// Whether its pod is on the node's own network.
+    pub host_network: bool,
+}
 
 /// Seconds after which a client should ask again while something starts.
 const STARTING_RETRY: u32 = 2;
@@ -35,6 +78,10 @@ pub enum Unresolved {
     Failed(String),
     /// The machine has no serial line.
     NoSerial,
+    /// The machine has no display.
+    NoDisplay,
+    /// The machine's CPUs are stopped, and the stream needs them.
+    Paused,
     /// Something carries the name and belongs to somebody else.
     Foreign(String),
 }
@@ -59,6 +106,12 @@ impl Unresolved {
             Self::NoSerial => conflict(
                 "the machine has no serial console (autoattachSerialConsole is false); use vnc or ssh",
             ),
+            Self::NoDisplay => conflict(
+                "the machine has no display (autoattachGraphicsDevice is false); use console or ssh",
+            ),
+            Self::Paused => conflict(&format!(
+                "the machine is paused and answers nothing; resume it with: virtctl unpause vm {workspace}"
+            )),
             Self::Foreign(what) => conflict(&format!(
                 "{what} does not belong to this workspace; rename one of the two"
             )),
@@ -108,6 +161,8 @@ mod tests {
             (Unresolved::Starting("Scheduling".into()), 400, Some(2)),
             (Unresolved::Failed("it failed".into()), 409, None),
             (Unresolved::NoSerial, 409, None),
+            (Unresolved::NoDisplay, 409, None),
+            (Unresolved::Paused, 409, None),
             (Unresolved::Foreign("the pod".into()), 409, None),
         ];
         for (unresolved, code, retry) in cases {

@@ -2,7 +2,7 @@
 
 use apiserver_generic::Object;
 
-use super::{Unresolved, Workspace, controlled_by, controller, workspace::Kind};
+use super::{Features, Unresolved, Workspace, controlled_by, controller, workspace::Kind};
 
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -31,8 +31,8 @@ pub struct Pods {
 /// Resolves over what was found.
 ///
 /// # Errors
-/// What stands in the way of a shell.
-pub fn container(workspace: &Workspace, found: &Pods) -> Result<Container, Unresolved> {
+/// What stands in the way of a stream.
+pub fn container(workspace: &Workspace, found: &Pods) -> Result<(Container, Features), Unresolved> {
     workspace.wanted()?;
     let Some(owner) = &found.owner else {
         return Err(Unresolved::Starting("its workload is being created".into()));
@@ -54,11 +54,16 @@ pub fn container(workspace: &Workspace, found: &Pods) -> Result<Container, Unres
     };
     let name = main_container(pod)
         .ok_or_else(|| Unresolved::Starting("its pod has no running container".into()))?;
-    Ok(Container {
+    let container = Container {
         pod: pod.name().to_owned(),
         pod_uid: pod.uid().unwrap_or_default().to_owned(),
         name: name.to_owned(),
-    })
+    };
+    let features = Features {
+        host_network: pod.pointer("/spec/hostNetwork").is_some_and(|v| v == true),
+        ..Features::default()
+    };
+    Ok((container, features))
 }
 
 fn belongs(kind: Kind, owner: &Object, sets: &[Object], pod: &Object) -> bool {
@@ -134,6 +139,7 @@ mod tests {
             uid: "ws".into(),
             kind,
             shell: None,
+            ports: Vec::new(),
             stopped: false,
             deleting: false,
         }
@@ -153,7 +159,7 @@ mod tests {
             replica_sets: sets.iter().map(parse).collect(),
             pods: pods.iter().map(parse).collect(),
         };
-        container(&workspace(kind), &found)
+        container(&workspace(kind), &found).map(|(container, _)| container)
     }
 
     #[test]

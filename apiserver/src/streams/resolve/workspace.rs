@@ -2,6 +2,8 @@
 
 use apiserver_generic::Object;
 use apiservice::v1alpha1::STOPPED;
+use controller::plan::{Port, declared};
+use serde_json::Value;
 
 use super::Unresolved;
 
@@ -29,6 +31,8 @@ pub struct Workspace {
     pub kind: Kind,
     /// The shell that its catalog entry names.
     pub shell: Option<String>,
+    /// The ports that it declares.
+    pub ports: Vec<Port>,
     /// Whether it is to be stopped.
     pub stopped: bool,
     /// Whether it is being deleted.
@@ -51,6 +55,7 @@ impl Workspace {
                 .str_at("/status/image/settings/defaultShell")
                 .filter(|shell| !shell.is_empty())
                 .map(str::to_owned),
+            ports: ports(object),
             stopped: object.annotation(STOPPED).is_some(),
             deleting: object.deletion_timestamp().is_some(),
         }
@@ -69,6 +74,16 @@ impl Workspace {
     }
 }
 
+/// Those of the main container, and the agent's of its image.
+fn ports(object: &Object) -> Vec<Port> {
+    let container = object.pointer("/spec/template/spec/containers/0");
+    let agent = object
+        .pointer("/status/image/settings/agentPort")
+        .and_then(Value::as_u64)
+        .and_then(|port| u16::try_from(port).ok());
+    declared(container.unwrap_or(&Value::Null), agent)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -85,6 +100,22 @@ mod tests {
             let object = Object::from_value(json!({"metadata": {"name": "a"}, "spec": spec}));
             assert_eq!(Workspace::read(&object.unwrap()).kind, kind);
         }
+    }
+
+    #[test]
+    fn the_main_containers_ports_are_the_workspaces() {
+        let of = |containers: serde_json::Value| {
+            let object = json!({"metadata": {"name": "a"},
+                "spec": {"template": {"spec": {"containers": containers}}},
+                "status": {"image": {"settings": {"agentPort": 7000}}}});
+            let ports = Workspace::read(&Object::from_value(object).unwrap()).ports;
+            ports.iter().map(|port| port.number).collect::<Vec<_>>()
+        };
+        let sidecar = json!({"ports": [{"containerPort": 1}]});
+        let main =
+            json!({"ports": [{"containerPort": 3000}, {"containerPort": 53, "protocol": "UDP"}]});
+        assert_eq!(of(json!([main, sidecar])), [3000, 53, 7000]);
+        assert_eq!(of(json!([])), [8080, 7000]);
     }
 
     #[test]

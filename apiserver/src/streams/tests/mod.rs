@@ -1,5 +1,10 @@
-//! `workspaces/console` from a client's socket to a scripted KubeVirt's, and back.
+//! Streams from a client's socket to a scripted KubeVirt's or pod's, and back. `workspaces/console` is
+//! here; other modes have files of their own.
 
+mod cases;
+mod display;
+mod ports;
+mod table;
 mod world;
 
 use apiserver_generic::admission::NamespacePhase;
@@ -252,7 +257,7 @@ async fn a_session_that_goes_with_its_namespace_was_not_ended_by_an_administrato
         let (mut client, _) = world.connect(&PLAIN, "").await.unwrap();
         let _upstream = world.dialled().await;
         *world.namespace.0.lock() = Some(phase);
-        world.delete_session().await;
+        world.delete_session("console").await;
         let close = closed(&mut client).await.unwrap();
         assert_eq!(u16::from(close.code), expected, "{}", close.reason);
     }

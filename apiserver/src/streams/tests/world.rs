@@ -1,4 +1,4 @@
-//! A scripted cluster and our console, both over real sockets on loopback.
+//! A scripted cluster and our streams, both over real sockets on loopback.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,18 +9,22 @@ use std::{
 };
 
 use apiserver_generic::{
-    ApiError, Attributes, Authorizer, Body, Call, Connect as _, Key, Object, Storage as _,
-    UserInfo,
+    ApiError, Attributes, Authorizer, Body, Call, Connect, Key, Object, Storage as _, UserInfo,
     admission::{NamespacePhase, Namespaces},
     authz::{Decision, authorize},
-    call::{ClientAddress, full},
+    call::{BodyError, ClientAddress, full},
     request::RequestInfo,
     storage::{StorageError, WriteContext, memory::MemoryStorage},
 };
 use async_trait::async_trait;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade::Upgraded};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+    upgrade::Upgraded,
+};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -46,19 +50,26 @@ use crate::{
         replica::{Beat, ReplicaId},
     },
     streams::{
-        console::{Console, ConsoleDeps, StreamOptions},
+        dial::tcp::{DialError, Network, PodNetwork},
+        handlers,
         metrics::StreamMetrics,
+        opening::{StreamDeps, StreamOptions, Streams},
+        permit::Gates,
+        relay::Connection,
     },
 };
 
 pub(super) type Upstream = WebSocketStream<TokioIo<Upgraded>>;
 pub(super) type Client = WebSocketStream<TcpStream>;
 
+const WORKSPACES: &str = "/apis/kubeworkspaces.io/v1alpha1/namespaces/t1/workspaces";
+const INSTANCES: &str = "/apis/kubevirt.io/v1/namespaces/t1/virtualmachineinstances";
 pub(super) const MACHINE: &str = "/apis/kubevirt.io/v1/namespaces/t1/virtualmachineinstances/demo";
 const VM: &str = "/apis/kubevirt.io/v1/namespaces/t1/virtualmachines/demo";
 const SET: &str = "/apis/apps/v1/namespaces/t1/statefulsets/demo";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/t1/deployments/demo";
 const REPLICA_SET: &str = "/apis/apps/v1/namespaces/t1/replicasets/demo-5d";
+pub(super) const LAUNCHER: &str = "10.1.0.9";
 pub(super) const PODS: &str = "/api/v1/namespaces/t1/pods";
 const SOON: Duration = Duration::from_secs(20);
 
@@ -94,14 +105,65 @@ impl Namespaces for Phase {
     }
 }
 
+/// A pod network: connections to the launcher pod's address lead to a listener of the test.
+#[derive(Clone)]
+pub(super) struct Pods {
+    listener: Arc<Mutex<Option<SocketAddr>>>,
+    /// What was dialled.
+    pub(super) dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    /// Answers a dial with this error.
+    pub(super) refuse: Arc<Mutex<Option<std::io::ErrorKind>>>,
+}
+
+impl Pods {
+    fn new() -> Self {
+        Self {
+            listener: Arc::default(),
+            dialled: Arc::default(),
+            refuse: Arc::default(),
+        }
+    }
+
+    /// From now on the launcher pod's ports lead here.
+    pub(super) async fn listen(&self) -> TcpListener {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        *self.listener.lock() = Some(listener.local_addr().unwrap());
+        listener
+    }
+}
+
+#[async_trait]
+impl Network for Pods {
+    async fn connect(
+        &self,
+        addresses: &[SocketAddr],
+        limit: Duration,
+    ) -> Result<Box<dyn Connection>, DialError> {
+        self.dialled.lock().extend(addresses);
+        if let Some(kind) = *self.refuse.lock() {
+            return Err(DialError::new(addresses[0], &kind.into()));
+        }
+        let listener = *self.listener.lock();
+        let Some(listener) = listener else {
+            return Err(DialError::silent(addresses[0], limit));
+        };
+        PodNetwork.connect(&[listener], limit).await
+    }
+}
+
 /// Allows these verbs on everything.
 #[derive(Clone, Default)]
-pub(super) struct Verbs(pub(super) Arc<Mutex<BTreeSet<&'static str>>>);
+pub(super) struct Verbs(
+    pub(super) Arc<Mutex<BTreeSet<&'static str>>>,
+    /// If set, only on what has this name.
+    pub(super) Arc<Mutex<Option<&'static str>>>,
+);
 
 #[async_trait]
 impl Authorizer for Verbs {
     async fn decide(&self, _: &UserInfo, attributes: &Attributes) -> Result<Decision, ApiError> {
-        let allowed = self.0.lock().contains(attributes.verb.as_str());
+        let named = self.1.lock().is_none_or(|name| attributes.name == name);
+        let allowed = named && self.0.lock().contains(attributes.verb.as_str());
         Ok(if allowed {
             Decision::Allow
         } else {
@@ -118,6 +180,10 @@ pub(super) struct Cluster {
     pub(super) refuse: Arc<Mutex<Option<(u16, String)>>>,
     /// Objects that appear while a dial is under way.
     pub(super) swap: Arc<Mutex<Option<(String, Value)>>>,
+    /// The same for every dial until it is taken away.
+    pub(super) refuse_all: Arc<Mutex<Option<(u16, String)>>>,
+    /// What a screenshot is answered with: code, type and body.
+    pub(super) screenshot: Arc<Mutex<(u16, &'static str, Vec<u8>)>>,
     dials: mpsc::UnboundedSender<(String, Upstream)>,
 }
 
@@ -126,6 +192,17 @@ impl Cluster {
         let path = request.uri().path().to_owned();
         if request.headers().contains_key(header::UPGRADE) {
             return self.upgrade(&mut request);
+        }
+        if path.ends_with("/vnc/screenshot") {
+            let (code, kind, body) = self.screenshot.lock().clone();
+            let response = Response::builder().status(code);
+            return response
+                .header(header::CONTENT_TYPE, kind)
+                .body(full(body))
+                .unwrap();
+        }
+        if path == INSTANCES {
+            return self.instances(request.uri().query().unwrap_or_default());
         }
         let found = self.objects.lock().get(&path).cloned();
         match found {
@@ -138,11 +215,48 @@ impl Cluster {
         }
     }
 
+    /// A list of the one instance, or a watch that tells when it changes or goes.
+    fn instances(&self, query: &str) -> Response<Body> {
+        let now = self.objects.lock().get(MACHINE).cloned();
+        if !query.contains("watch=true") {
+            let items: Vec<Value> = now.into_iter().collect();
+            let list = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceList",
+                "metadata": {"resourceVersion": "1"}, "items": items});
+            return json_response(StatusCode::OK, &list);
+        }
+        let objects = self.objects.clone();
+        let events = futures::stream::unfold(now, move |before| {
+            let objects = objects.clone();
+            async move {
+                let (event, now) = loop {
+                    let now = objects.lock().get(MACHINE).cloned();
+                    match (&before, &now) {
+                        (_, Some(now)) if before.as_ref() != Some(now) => {
+                            break (
+                                json!({"type": "MODIFIED", "object": now}),
+                                Some(now.clone()),
+                            );
+                        }
+                        (Some(gone), None) => {
+                            break (json!({"type": "DELETED", "object": gone}), None);
+                        }
+                        _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                    }
+                };
+                let line = bytes::Bytes::from(format!("{event}\n"));
+                Some((Ok::<_, BodyError>(Frame::data(line)), now))
+            }
+        });
+        let body = http_body_util::StreamBody::new(events);
+        Response::new(body.boxed_unsync())
+    }
+
     fn upgrade(self, request: &mut Request<Incoming>) -> Response<Body> {
         if let Some((path, object)) = self.swap.lock().take() {
             self.objects.lock().insert(path, object);
         }
-        if let Some((code, text)) = self.refuse.lock().take() {
+        let once = self.refuse.lock().take();
+        if let Some((code, text)) = once.or_else(|| self.refuse_all.lock().clone()) {
             let mut response = Response::new(full(text));
             *response.status_mut() = StatusCode::from_u16(code).unwrap();
             return response;
@@ -175,12 +289,15 @@ fn json_response(status: StatusCode, value: &Value) -> Response<Body> {
     response.body(full(value.to_string())).unwrap()
 }
 
-/// One server with its console, and the cluster behind it.
+/// One server with its streams, and the cluster behind it.
 pub(super) struct World {
     pub(super) cluster: Cluster,
+    pub(super) pods: Pods,
     pub(super) verbs: Verbs,
     pub(super) namespace: Phase,
     pub(super) draining: CancellationToken,
+    /// The streams that live.
+    pub(super) tasks: TaskTracker,
     workspaces: MemoryStorage,
     sessions: MemoryStorage,
     dials: mpsc::UnboundedReceiver<(String, Upstream)>,
@@ -197,11 +314,18 @@ impl Drop for World {
 impl World {
     /// A workspace of this type, whose machine or pod runs.
     pub(super) async fn new(kind: &str) -> Self {
+        Self::with(kind, StreamOptions::default()).await
+    }
+
+    /// The same where an operator has set something.
+    pub(super) async fn with(kind: &str, options: StreamOptions) -> Self {
         let (sender, dials) = mpsc::unbounded_channel();
         let cluster = Cluster {
             objects: Arc::default(),
             refuse: Arc::default(),
             swap: Arc::default(),
+            refuse_all: Arc::default(),
+            screenshot: Arc::default(),
             dials: sender,
         };
         let world_cluster = cluster.clone();
@@ -218,18 +342,24 @@ impl World {
         );
         verbs.0.lock().extend(["get", "create"]);
         let namespace = Phase::default();
-        let console = console(upstream, &workspaces, &namespace, &sessions, &stop).await;
+        let pods = Pods::new();
+        let tasks = TaskTracker::new();
+        let storages = [&workspaces, &sessions];
+        let around = (&namespace, &pods);
+        let handlers = streams(upstream, around, storages, &stop, &tasks, options).await;
         let (ours, drain) = (verbs.clone(), draining.clone());
         let address = serve(move |request| {
-            let (console, verbs, draining) = (console.clone(), ours.clone(), drain.clone());
-            async move { handle(&console, verbs, draining, request).await }
+            let (handlers, verbs, draining) = (handlers.clone(), ours.clone(), drain.clone());
+            async move { handle(&handlers, verbs, draining, request).await }
         })
         .await;
         let world = Self {
             cluster,
+            pods,
             verbs,
             namespace,
             draining,
+            tasks,
             workspaces,
             sessions,
             dials,
@@ -237,11 +367,11 @@ impl World {
             stop,
         };
         world.put_workspace(kind).await;
-        world.put_children();
+        world.put_children(kind);
         world
     }
 
-    fn put_children(&self) {
+    fn put_children(&self, kind: &str) {
         let owner = |api: &str, kind: &str, uid: &str| {
             json!([{"apiVersion": api, "kind": kind,
             "name": "demo", "uid": uid, "controller": true}])
@@ -271,8 +401,15 @@ impl World {
         let mut reference = owner("apps/v1", "ReplicaSet", "replicaset-uid");
         reference[0]["name"] = json!("demo-5d");
         scratch["metadata"]["ownerReferences"] = reference;
-        let pods = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {},
-            "items": [pod, scratch]});
+        let launcher = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "virt-launcher-demo-x", "namespace": "t1", "uid": "pod-uid"},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": "Running", "hostIP": "192.0.2.1", "podIPs": [{"ip": LAUNCHER}]}});
+        let items = match kind {
+            "vm" => json!([launcher]),
+            _ => json!([pod, scratch]),
+        };
+        let pods = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items});
         let mut objects = self.cluster.objects.lock();
         for (path, object) in [
             (VM, vm),
@@ -288,7 +425,9 @@ impl World {
 
     async fn put_workspace(&self, kind: &str) {
         let object = json!({"metadata": {"name": "demo", "namespace": "t1", "uid": "ws-uid"},
-            "spec": {"type": kind}});
+            "spec": {"type": kind, "template": {"spec": {"containers": [{"name": "main",
+                "ports": [{"name": "http", "containerPort": 8080},
+                    {"containerPort": 53, "protocol": "UDP"}]}]}}}});
         let object = Object::from_value(object).unwrap();
         let created = self
             .workspaces
@@ -308,21 +447,30 @@ impl World {
         updated.await.unwrap();
     }
 
-    /// Deletes the workspace, and its session as the garbage collector does.
+    /// Deletes the workspace, and its console's session as the garbage collector does.
     pub(super) async fn delete_workspace(&self) {
-        let context = WriteContext::default();
-        let stored = self.workspaces.get(&workspace_key()).await.unwrap();
-        self.workspaces
-            .delete(&context, &stored.key, stored.revision)
-            .await
-            .unwrap();
-        self.delete_session().await;
+        self.drop_workspace().await;
+        self.delete_session("console").await;
     }
 
-    /// Marks the session as deleted.
-    pub(super) async fn delete_session(&self) {
+    /// Deletes the workspace alone.
+    pub(super) async fn drop_workspace(&self) {
         let context = WriteContext::default();
-        let mut session = self.sessions.get(&session_key()).await.unwrap();
+        let stored = self.workspaces.get(&workspace_key()).await.unwrap();
+        let gone = self
+            .workspaces
+            .delete(&context, &stored.key, stored.revision);
+        gone.await.unwrap();
+    }
+
+    /// Deletes a session, whose finalizer is ours.
+    pub(super) async fn delete_session(&self, mode: &str) {
+        let context = WriteContext::default();
+        let key = Key {
+            name: format!("demo.{mode}"),
+            ..session_key()
+        };
+        let mut session = self.sessions.get(&key).await.unwrap();
         session
             .object
             .set_meta("deletionTimestamp", "2026-01-02T03:04:05Z");
@@ -332,25 +480,76 @@ impl World {
         marked.await.unwrap();
     }
 
-    /// Whether a session object is there.
-    pub(super) async fn has_session(&self) -> bool {
-        !matches!(
-            self.sessions.get(&session_key()).await,
-            Err(StorageError::NotFound)
-        )
+    /// Waits until no stream lives any more and no session is left; upstreams that nobody has asked
+    /// for end.
+    pub(super) async fn at_rest(&mut self) {
+        self.tasks.close();
+        let rest = async {
+            tokio::select! {
+                () = self.tasks.wait() => {}
+                () = async { while self.dials.recv().await.is_some() {} } => {}
+            }
+        };
+        let rest = tokio::time::timeout(SOON, rest).await;
+        assert!(rest.is_ok(), "{} streams live", self.tasks.len());
+        self.tasks.reopen();
+        for mode in ["console", "vnc", "ssh"] {
+            assert!(!self.has_session_of(mode).await, "{mode}");
+        }
     }
 
-    /// Connects; gives the response's status and body when it is no upgrade.
+    /// Whether the console's session object is there.
+    pub(super) async fn has_session(&self) -> bool {
+        self.has_session_of("console").await
+    }
+
+    /// Whether a mode's session object is there.
+    pub(super) async fn has_session_of(&self, mode: &str) -> bool {
+        let key = Key {
+            name: format!("demo.{mode}"),
+            ..session_key()
+        };
+        !matches!(self.sessions.get(&key).await, Err(StorageError::NotFound))
+    }
+
+    /// Changes the machine's instance.
+    pub(super) fn edit_machine(&self, edit: impl FnOnce(&mut Value)) {
+        edit(self.cluster.objects.lock().get_mut(MACHINE).unwrap());
+    }
+
+    /// Changes the pods.
+    pub(super) fn edit_pod(&self, edit: impl FnOnce(&mut Value)) {
+        let mut objects = self.cluster.objects.lock();
+        edit(&mut objects.get_mut(PODS).unwrap()["items"][0]);
+    }
+
+    /// Connects to the console.
     pub(super) async fn connect(
         &self,
         headers: &[(&'static str, &str)],
         query: &str,
     ) -> Result<(Client, Option<String>), (u16, Value)> {
-        let mut request = format!("ws://{}/console{query}", self.address)
+        self.open(&format!("demo/console{query}"), headers).await
+    }
+
+    /// Connects to what follows `workspaces/`; gives the response's status and body when it is no
+    /// upgrade.
+    pub(super) async fn open(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<(Client, Option<String>), (u16, Value)> {
+        let mut request = format!("ws://{}{WORKSPACES}/{path}", self.address)
             .into_client_request()
             .unwrap();
         for (name, value) in headers {
-            request.headers_mut().append(*name, value.parse().unwrap());
+            let value = value.parse().unwrap();
+            match *name {
+                "upgrade" | "sec-websocket-version" => {
+                    request.headers_mut().insert(*name, value);
+                }
+                _ => drop(request.headers_mut().append(*name, value)),
+            }
         }
         let io = TcpStream::connect(self.address).await.unwrap();
         let connecting = tokio::time::timeout(SOON, client_async(request, io));
@@ -369,17 +568,50 @@ impl World {
         }
     }
 
-    /// A plain request.
+    /// An opening handshake by its bare headers: the code, and the subprotocol that was chosen. The
+    /// connection is cut at once.
+    pub(super) async fn handshake(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> (u16, Option<String>) {
+        let io = TokioIo::new(TcpStream::connect(self.address).await.unwrap());
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let mut request = Request::get(format!("{WORKSPACES}/{path}"))
+            .header("host", "x")
+            .header("connection", "keep-alive, Upgrade")
+            .header("upgrade", "WebSocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = sender.send_request(request.body(full("")).unwrap()).await;
+        let response = response.unwrap();
+        let chosen = response.headers().get("sec-websocket-protocol");
+        let chosen = chosen.map(|value| value.to_str().unwrap().to_owned());
+        (response.status().as_u16(), chosen)
+    }
+
+    /// A plain request for the console.
     pub(super) async fn ask(&self, method: &str) -> (u16, Value) {
+        let (code, body) = self.request(method, "demo/console").await;
+        (code, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// A plain request for what follows `workspaces/`.
+    pub(super) async fn request(&self, method: &str, path: &str) -> (u16, Vec<u8>) {
         let io = TokioIo::new(TcpStream::connect(self.address).await.unwrap());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
-        let request = Request::builder().method(method).uri("/console");
+        let uri = format!("{WORKSPACES}/{path}");
+        let request = Request::builder().method(method).uri(uri);
         let request = request.header("host", "x").body(full("")).unwrap();
         let response = sender.send_request(request).await.unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+        (status, body.to_vec())
     }
 
     /// The next connection that the cluster has got, and its URI.
@@ -410,68 +642,63 @@ fn session_key() -> Key {
     }
 }
 
-async fn console(
+type Handlers = Arc<BTreeMap<&'static str, Arc<dyn Connect>>>;
+
+async fn streams(
     upstream: SocketAddr,
-    workspaces: &MemoryStorage,
-    namespace: &Phase,
-    sessions: &MemoryStorage,
+    (namespace, pods): (&Phase, &Pods),
+    [workspaces, sessions]: [&MemoryStorage; 2],
     stop: &CancellationToken,
-) -> Arc<Console> {
+    tasks: &TaskTracker,
+    options: StreamOptions,
+) -> Handlers {
     let config = kube::Config::new(format!("http://{upstream}").parse().unwrap());
-    let tasks = TaskTracker::new();
     let deps = SessionDeps {
         storage: Arc::new(sessions.clone()),
         leases: Arc::new(AlwaysAlive),
         me: ReplicaId::new("pod-1", "a"),
         timing: Timing::default(),
     };
-    let sessions = Sessions::start(deps, &tasks, stop);
+    let sessions = Sessions::start(deps, &TaskTracker::new(), stop);
     while sessions.ready().is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    Arc::new(Console::new(ConsoleDeps {
+    let streams = Streams::new(StreamDeps {
         client: kube::Client::try_from(config).unwrap(),
+        network: Arc::new(pods.clone()),
         workspaces: Arc::new(workspaces.clone()),
         namespaces: Arc::new(namespace.clone()),
         sessions,
+        gates: Gates::default(),
         metrics: StreamMetrics::register(&mut prometheus_client::registry::Registry::default()),
-        tasks,
-        options: StreamOptions::default(),
-    }))
+        tasks: tasks.clone(),
+        options,
+    });
+    Arc::new(handlers(&streams).into_iter().collect())
 }
 
 async fn handle(
-    console: &Console,
+    handlers: &Handlers,
     verbs: Verbs,
     draining: CancellationToken,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let verb = if request.method() == "POST" {
-        "create"
-    } else {
-        "get"
-    };
-    let attributes = Attributes {
-        verb: verb.into(),
-        group: "kubeworkspaces.io".into(),
-        resource: "workspaces".into(),
-        subresource: "console".into(),
-        namespace: "t1".into(),
-        name: "demo".into(),
-        ..Attributes::default()
-    };
+    let info = RequestInfo::parse(request.method(), request.uri()).unwrap();
     let user = UserInfo {
         name: header_text(&request, "x-user").unwrap_or_else(|| "jane".to_owned()),
+        groups: request
+            .headers()
+            .get_all("x-group")
+            .iter()
+            .map(|group| group.to_str().unwrap().to_owned())
+            .collect(),
         ..UserInfo::default()
     };
+    let handler = handlers[info.subresource.as_str()].clone();
     let result = async {
         let call = Call {
-            authorized: authorize(&verbs, &user, attributes).await?,
-            info: RequestInfo {
-                namespace: "t1".into(),
-                name: "demo".into(),
-                ..RequestInfo::default()
-            },
+            authorized: authorize(&verbs, &user, info.attributes()).await?,
+            info,
             request: request.map(|body| body.map_err(Into::into).boxed_unsync()),
             audit_id: "audit-1".into(),
             client: ClientAddress {
@@ -483,7 +710,7 @@ async fn handle(
             streams: TaskTracker::new(),
             audit: apiserver_generic::audit::Record::none(),
         };
-        console.connect(call).await
+        handler.connect(call).await
     };
     result
         .await
@@ -510,6 +737,7 @@ where
                 async move { Ok::<_, Infallible>(response.await) }
             });
             let connection = http1::Builder::new()
+                .max_headers(2000)
                 .serve_connection(TokioIo::new(io), service)
                 .with_upgrades();
             tokio::spawn(connection);

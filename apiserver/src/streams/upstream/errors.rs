@@ -7,6 +7,11 @@
 use apiserver_generic::{ApiError, Reason};
 use serde_json::Value;
 
+/// The cause of a refusal because of somebody who came past us.
+pub const HELD_OUTSIDE: &str = "HeldOutside";
+/// What virt-handler says then.
+const ACTIVE: &str = "Active VNC connection";
+
 /// The longest foreign text that is repeated.
 const LONGEST: usize = 300;
 
@@ -30,16 +35,20 @@ pub fn translate(status: u16, body: &[u8], what: &str) -> ApiError {
         409 => ApiError::new(Reason::Conflict, format!("the {what} cannot be opened: {said}")),
         429 => ApiError::new(Reason::TooManyRequests, format!("the {what} is busy: {said}"))
             .retry_after(1),
-        _ if said.contains("Active VNC connection") => ApiError::new(
-            Reason::Conflict,
-            format!("the {what} is held outside kubeworkspaces"),
-        ),
+        _ if said.contains(ACTIVE) => held_outside(what),
         _ => ApiError::new(
             Reason::ServiceUnavailable,
             format!("the {what} could not be opened: {said}; try again"),
         )
         .retry_after(1),
     }
+}
+
+fn held_outside(what: &str) -> ApiError {
+    let message = format!(
+        "the {what} is held outside kubeworkspaces, by virtctl or another client of KubeVirt's own API; add ?takeover=true to end that and take it"
+    );
+    ApiError::new(Reason::Conflict, message).cause(HELD_OUTSIDE, "held outside kubeworkspaces", "")
 }
 
 /// The message of a Status, wherever in the body it stands, else the text.

@@ -5,7 +5,8 @@
 
 pub mod errors;
 mod exec;
-mod kubevirt;
+pub mod kubevirt;
+mod pod_port;
 
 use std::time::Duration;
 
@@ -46,6 +47,21 @@ impl Address {
     /// The serial console of a VirtualMachineInstance.
     pub fn console(namespace: &str, instance: &str) -> Self {
         kubevirt::console(namespace, instance)
+    }
+
+    /// The display of a VirtualMachineInstance; `preserve` refuses rather than drop who has it.
+    pub fn display(namespace: &str, instance: &str, preserve: bool) -> Self {
+        kubevirt::display(namespace, instance, preserve)
+    }
+
+    /// A TCP port of a VirtualMachineInstance.
+    pub fn guest_port(namespace: &str, instance: &str, port: u16) -> Self {
+        kubevirt::port(namespace, instance, port)
+    }
+
+    /// A TCP port of a pod.
+    pub fn pod_port(namespace: &str, pod: &str, port: u16) -> Self {
+        pod_port::port(namespace, pod, port)
     }
 
     /// A shell in a container.
@@ -128,4 +144,54 @@ async fn refusal(response: Response<Body>, address: &Address) -> ApiError {
     let body = Limited::new(response.into_body(), REFUSAL).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     errors::translate(status.as_u16(), &body, address.what)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Answers one upgrade with these bytes in the same packet as its 101.
+    async fn eager(listener: TcpListener, early: &'static [u8]) {
+        let (mut io, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(io.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let key = |line: &str| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("sec-websocket-key")
+                .then(|| value.to_owned())
+        };
+        let accept = derive_accept_key(head.lines().find_map(key).unwrap().as_bytes());
+        let answer = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        let answer = [answer.as_bytes(), early].concat();
+        io.write_all(&answer).await.unwrap();
+        io.read_u8().await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn bytes_that_come_with_the_101_are_not_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(eager(listener, b"\x82\x05hello"));
+        let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+        let dialled = dial(&client, &Address::console("t1", "demo"))
+            .await
+            .unwrap();
+        assert_eq!(dialled.subprotocol, None);
+        let mut io = dialled.io;
+        let mut frame = [0; 7];
+        io.read_exact(&mut frame).await.unwrap();
+        assert_eq!(&frame, b"\x82\x05hello");
+        drop(io);
+        server.await.unwrap();
+    }
 }

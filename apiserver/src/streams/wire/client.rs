@@ -1,4 +1,4 @@
-//! The client's dialect: raw bytes, or Kubernetes channels.
+//! The client's dialect: raw bytes, Kubernetes channels, or a tunnel whose directions end one by one.
 
 use bytes::{Buf as _, BytesMut};
 use serde_json::Value;
@@ -6,16 +6,21 @@ use serde_json::Value;
 use super::{
     Input, Output, channel,
     resize::{LONGEST, TextGate, parse_terminal},
+    tunnel::{self, TunnelReader},
 };
 use crate::streams::{frame::Piece, negotiate::Subprotocol};
 
 /// Reads and writes the messages of one client.
 #[derive(Debug)]
 pub enum ClientWire {
-    /// `plain.kubevirt.io`, `binary`, or nothing named.
+    /// `plain.kubevirt.io`, `binary`, or nothing named: every message is bytes.
+    Bytes,
+    /// The same on a terminal: a text message may be a size.
     Raw(RawReader),
     /// `v4.channel.k8s.io` and `v5.channel.k8s.io`.
     Channels(ChannelReader),
+    /// `v1.tunnel.kubeworkspaces.io`.
+    Tunnel(TunnelReader),
 }
 
 /// Reader of raw modes.
@@ -34,12 +39,21 @@ pub struct ChannelReader {
 }
 
 impl ClientWire {
-    /// For what was negotiated.
-    pub fn new(subprotocol: Subprotocol) -> Self {
+    /// For what was negotiated, where it means a terminal.
+    pub fn terminal(subprotocol: Subprotocol) -> Self {
         match subprotocol {
             Subprotocol::Plain | Subprotocol::Binary | Subprotocol::Unnamed => {
                 Self::Raw(RawReader::default())
             }
+            other => Self::bytes(other),
+        }
+    }
+
+    /// For what was negotiated, where it means bytes.
+    pub fn bytes(subprotocol: Subprotocol) -> Self {
+        match subprotocol {
+            Subprotocol::Plain | Subprotocol::Binary | Subprotocol::Unnamed => Self::Bytes,
+            Subprotocol::Tunnel => Self::Tunnel(TunnelReader::default()),
             Subprotocol::ChannelV4 | Subprotocol::ChannelV5 => Self::Channels(ChannelReader {
                 closes: subprotocol == Subprotocol::ChannelV5,
                 ..ChannelReader::default()
@@ -47,31 +61,44 @@ impl ClientWire {
         }
     }
 
+    /// Whether the end of the upstream's data can be told while the client goes on.
+    pub fn has_eof(&self) -> bool {
+        matches!(self, Self::Tunnel(_))
+    }
+
     /// The meaning of the next piece, if it completes one.
-    pub fn read(&mut self, piece: Piece) -> Option<Input> {
+    ///
+    /// # Errors
+    /// The client broke its dialect, and how.
+    pub fn read(&mut self, piece: Piece) -> Result<Option<Input>, &'static str> {
         match self {
-            Self::Raw(RawReader(gate)) => gate.take(piece),
-            Self::Channels(reader) => reader.take(piece),
+            Self::Bytes if piece.payload.is_empty() => Ok(None),
+            Self::Bytes => Ok(Some(Input::Data(piece.payload))),
+            Self::Raw(RawReader(gate)) => Ok(gate.take(piece)),
+            Self::Channels(reader) => Ok(reader.take(piece)),
+            Self::Tunnel(reader) => reader.take(piece),
         }
     }
 
-    /// The channel byte (none in raw modes) and the bytes of a message that says this.
+    /// The first byte (none in raw modes) and the bytes of a message that says this.
     pub fn data<'a>(&self, output: &'a Output) -> Option<(&'static [u8], &'a [u8])> {
-        let (number, bytes): (&'static [u8], _) = match output {
+        let (number, bytes): (&'static [u8], &[u8]) = match output {
             Output::Data(bytes) => (&[channel::STDOUT], bytes),
             Output::Errors(bytes) => (&[channel::STDERR], bytes),
-            Output::Exit(_) => return None,
+            Output::Eof if self.has_eof() => return Some((&[tunnel::END], &[])),
+            Output::Eof | Output::Exit(_) => return None,
         };
         match self {
-            Self::Raw(_) => Some((&[], bytes)),
+            Self::Bytes | Self::Raw(_) => Some((&[], bytes)),
             Self::Channels(_) => Some((number, bytes)),
+            Self::Tunnel(_) => Some((&[tunnel::DATA], bytes)),
         }
     }
 
     /// The message with a Status, for dialects that have one.
     pub fn status(&self, status: &Value) -> Option<Vec<u8>> {
         match self {
-            Self::Raw(_) => None,
+            Self::Bytes | Self::Raw(_) | Self::Tunnel(_) => None,
             Self::Channels(_) => {
                 let mut message = vec![channel::STATUS];
                 message.extend_from_slice(status.to_string().as_bytes());
@@ -147,24 +174,28 @@ mod tests {
             (b"\x01not for clients", None),
         ];
         for (message, expected) in cases {
-            let mut wire = ClientWire::new(Subprotocol::ChannelV5);
-            assert_eq!(&wire.read(whole(message)), expected, "{message:?}");
+            let mut wire = ClientWire::terminal(Subprotocol::ChannelV5);
+            assert_eq!(
+                wire.read(whole(message)).as_ref(),
+                Ok(expected),
+                "{message:?}"
+            );
         }
-        let mut v4 = ClientWire::new(Subprotocol::ChannelV4);
-        assert_eq!(v4.read(whole(b"\xff\x00")), None, "v4 has no close");
+        let mut v4 = ClientWire::terminal(Subprotocol::ChannelV4);
+        assert_eq!(v4.read(whole(b"\xff\x00")), Ok(None), "v4 has no close");
     }
 
     #[test]
     fn a_fragmented_message_has_one_channel_byte() {
-        let mut wire = ClientWire::new(Subprotocol::ChannelV4);
+        let mut wire = ClientWire::terminal(Subprotocol::ChannelV4);
         let piece = |first, last, payload: &'static [u8]| Piece {
             text: false,
             first,
             last,
             payload: Bytes::from_static(payload),
         };
-        assert_eq!(wire.read(piece(true, false, b"")), None);
-        let data = |bytes| Some(Input::Data(Bytes::from_static(bytes)));
+        assert_eq!(wire.read(piece(true, false, b"")), Ok(None));
+        let data = |bytes| Ok(Some(Input::Data(Bytes::from_static(bytes))));
         assert_eq!(wire.read(piece(false, false, b"\x00\x04")), data(b"\x04"));
         assert_eq!(
             wire.read(piece(false, true, b"\xff\x00")),
@@ -175,11 +206,37 @@ mod tests {
     #[test]
     fn output_wears_the_clients_dress() {
         let output = Output::Data(Bytes::from_static(b"\xff\xfe"));
-        let raw = ClientWire::new(Subprotocol::Binary);
+        let raw = ClientWire::terminal(Subprotocol::Binary);
         assert_eq!(raw.data(&output), Some((&[][..], &b"\xff\xfe"[..])));
         assert_eq!(raw.status(&Value::Null), None);
-        let channels = ClientWire::new(Subprotocol::ChannelV5);
+        let channels = ClientWire::terminal(Subprotocol::ChannelV5);
         assert_eq!(channels.data(&output), Some((&[1][..], &b"\xff\xfe"[..])));
         assert_eq!(channels.status(&Value::Null).unwrap(), b"\x03null");
+    }
+
+    #[test]
+    fn only_a_terminal_has_sizes_in_text() {
+        let size = br#"{"type":"resize","cols":200,"rows":50}"#;
+        let text = || Piece {
+            text: true,
+            ..whole(size)
+        };
+        let mut terminal = ClientWire::terminal(Subprotocol::Binary);
+        assert!(matches!(terminal.read(text()), Ok(Some(Input::Resize(_)))));
+        let mut bytes = ClientWire::bytes(Subprotocol::Binary);
+        let data = Input::Data(Bytes::from_static(size));
+        assert_eq!(bytes.read(text()), Ok(Some(data)));
+    }
+
+    #[test]
+    fn only_a_tunnel_can_tell_an_end_of_data() {
+        for (subprotocol, expected) in [
+            (Subprotocol::Binary, None),
+            (Subprotocol::ChannelV5, None),
+            (Subprotocol::Tunnel, Some((&[1][..], &[][..]))),
+        ] {
+            let wire = ClientWire::bytes(subprotocol);
+            assert_eq!(wire.data(&Output::Eof), expected, "{subprotocol:?}");
+        }
     }
 }

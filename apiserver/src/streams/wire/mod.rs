@@ -2,7 +2,10 @@
 //! [`Output`]. Pure: pieces of messages go in, meanings come out.
 
 mod client;
+mod exec;
+mod port;
 mod resize;
+mod tunnel;
 mod upstream;
 
 pub use client::ClientWire;
@@ -37,6 +40,8 @@ pub enum Output {
     Data(Bytes),
     /// Printed bytes of the second stream, for a command without a terminal.
     Errors(Bytes),
+    /// Nothing more will be printed; what is typed still arrives.
+    Eof,
     /// The command ended.
     Exit(Exit),
 }

@@ -1,15 +1,11 @@
-//! The upstream's dialect: a serial line of KubeVirt, or a command in a pod.
+//! The upstream's dialect: a serial line, display or port of KubeVirt, a command in or a port of a pod.
 
 use std::borrow::Cow;
 
-use bytes::{Buf as _, BytesMut};
-use serde_json::Value;
-
-use super::{Exit, Input, Output, Stdio, channel, resize::terminal};
+use super::{
+    Input, Output, Stdio, channel, exec::ExecReader, port, port::PortReader, resize::terminal,
+};
 use crate::streams::frame::Piece;
-
-/// The longest Status that is read from a kubelet.
-const LONGEST_STATUS: usize = 16 * 1024;
 
 /// What ends input on a terminal, as Ctrl-D does. Closing the stream instead (v5 could) makes the
 /// container runtime end the terminal at once, and what the shell still writes is lost.
@@ -20,21 +16,36 @@ const END_KEY: &[u8] = b"\x04";
 pub enum UpstreamWire {
     /// Bytes both ways; a serial line has no size and no end of input.
     Serial,
+    /// Bytes both ways, RFB.
+    Display,
+    /// A port of a guest, through KubeVirt: bytes both ways, which end together.
+    GuestPort,
+    /// A port of a pod, through its kubelet: the same in channels.
+    PodPort(PortReader),
     /// Kubernetes channels.
     Exec(Stdio, ExecReader),
-}
-
-/// Reader of channels.
-#[derive(Debug, Default)]
-pub struct ExecReader {
-    current: Option<u8>,
-    status: BytesMut,
 }
 
 impl UpstreamWire {
     /// For a command in a pod.
     pub fn exec(stdio: Stdio) -> Self {
         Self::Exec(stdio, ExecReader::default())
+    }
+
+    /// For a port of a pod.
+    pub fn pod_port() -> Self {
+        Self::PodPort(PortReader::default())
+    }
+
+    /// Whether the end of one direction can only be told by ending both.
+    pub fn ends_both(&self) -> bool {
+        matches!(self, Self::GuestPort | Self::PodPort(_))
+    }
+
+    /// Whether the upstream wants pongs that nobody asked for: virt-api renews its deadline of 60 s by
+    /// nothing else, and its pings are not read while the client takes no data.
+    pub fn wants_pongs(&self) -> bool {
+        matches!(self, Self::GuestPort)
     }
 
     /// What to say once more while the command runs on although its input has ended. A key is an
@@ -47,77 +58,33 @@ impl UpstreamWire {
     /// The message for this input: a prefix and bytes. `None`: the upstream cannot be told.
     pub fn write<'a>(&self, input: &'a Input) -> Option<(&'static [u8], Cow<'a, [u8]>)> {
         match (self, input) {
-            (Self::Serial, Input::Data(bytes)) => Some((&[], Cow::Borrowed(bytes))),
-            (Self::Serial, Input::Resize(_) | Input::Eof) => None,
+            (Self::Serial | Self::Display | Self::GuestPort, Input::Data(bytes)) => {
+                Some((&[], Cow::Borrowed(bytes)))
+            }
+            (Self::PodPort(_), Input::Data(bytes)) => Some((&[port::DATA], Cow::Borrowed(bytes))),
             (Self::Exec(..), Input::Data(bytes)) => Some((&[channel::STDIN], Cow::Borrowed(bytes))),
             (Self::Exec(Stdio::Terminal, _), Input::Resize(size)) => {
                 Some((&[channel::RESIZE], terminal(*size).into_bytes().into()))
             }
-            (Self::Exec(Stdio::Pipes, _), Input::Resize(_)) => None,
             (Self::Exec(Stdio::Terminal, _), Input::Eof) => {
                 Some((&[channel::STDIN], Cow::Borrowed(END_KEY)))
             }
             (Self::Exec(Stdio::Pipes, _), Input::Eof) => {
                 Some((&[channel::CLOSE], Cow::Borrowed(&[channel::STDIN])))
             }
+            (_, Input::Resize(_) | Input::Eof) => None,
         }
     }
 
     /// The meaning of the next piece, if it has one.
     pub fn read(&mut self, piece: Piece) -> Option<Output> {
         match self {
-            Self::Serial => (!piece.payload.is_empty()).then_some(Output::Data(piece.payload)),
+            Self::Serial | Self::Display | Self::GuestPort => {
+                (!piece.payload.is_empty()).then_some(Output::Data(piece.payload))
+            }
+            Self::PodPort(reader) => reader.take(piece),
             Self::Exec(_, reader) => reader.take(piece),
         }
-    }
-}
-
-impl ExecReader {
-    fn take(&mut self, mut piece: Piece) -> Option<Output> {
-        if piece.first {
-            self.current = None;
-        }
-        if self.current.is_none() && !piece.payload.is_empty() {
-            self.current = Some(piece.payload.get_u8());
-        }
-        match self.current? {
-            channel::STATUS => {
-                let room = LONGEST_STATUS.saturating_sub(self.status.len());
-                let take = piece.payload.len().min(room);
-                self.status.extend_from_slice(&piece.payload[..take]);
-                (piece.last && !self.status.is_empty())
-                    .then(|| Output::Exit(parse_exit(&self.status.split())))
-            }
-            _ if piece.payload.is_empty() => None,
-            channel::STDOUT => Some(Output::Data(piece.payload)),
-            channel::STDERR => Some(Output::Errors(piece.payload)),
-            _ => None,
-        }
-    }
-}
-
-/// Reads the Status on channel 3 as client-go does (`tools/remotecommand/v4.go`).
-fn parse_exit(bytes: &[u8]) -> Exit {
-    let Ok(status) = serde_json::from_slice::<Value>(bytes) else {
-        return Exit::Failed(String::from_utf8_lossy(bytes).into_owned());
-    };
-    if status["status"] == "Success" {
-        return Exit::Code(0);
-    }
-    let code = status["details"]["causes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|cause| cause["reason"] == "ExitCode")
-        .and_then(|cause| cause["message"].as_str()?.parse().ok());
-    match code {
-        Some(code) if status["reason"] == "NonZeroExitCode" => Exit::Code(code),
-        _ => Exit::Failed(
-            status["message"]
-                .as_str()
-                .unwrap_or("no reason given")
-                .to_owned(),
-        ),
     }
 }
 
@@ -161,36 +128,6 @@ mod tests {
         );
         for once in [pipes, UpstreamWire::Serial] {
             assert_eq!(once.end_again(), None);
-        }
-    }
-
-    #[test]
-    fn exit_statuses_are_read() {
-        let cases: &[(&str, Exit)] = &[
-            (r#"{"status":"Success"}"#, Exit::Code(0)),
-            (
-                r#"{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"130"}]}}"#,
-                Exit::Code(130),
-            ),
-            (
-                r#"{"status":"Failure","reason":"InternalError","message":"no such container"}"#,
-                Exit::Failed("no such container".into()),
-            ),
-            ("plain words", Exit::Failed("plain words".into())),
-        ];
-        for (status, expected) in cases {
-            let mut wire = UpstreamWire::exec(Stdio::Pipes);
-            let (head, tail) = status.split_at(5);
-            let piece = |first, last, payload: Vec<u8>| Piece {
-                text: false,
-                first,
-                last,
-                payload: payload.into(),
-            };
-            let head = [&[3], head.as_bytes()].concat();
-            assert_eq!(wire.read(piece(true, false, head)), None);
-            let exit = wire.read(piece(false, true, tail.into()));
-            assert_eq!(exit, Some(Output::Exit(expected.clone())));
         }
     }
 }

@@ -1,0 +1,392 @@
+//! The one way in which a stream is opened, shared by all modes.
+//!
+//! Entry point: [`Handler`]. In this order: authorize (`get` was asked already, `create` as well) →
+//! origin → limits → resolve → claim, if the mode is exclusive → dial → look again → accept. A
+//! failure on the way releases what was taken and is a Status; [`super::session`] carries the stream
+//! from the upgrade on.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use apiserver_generic::{
+    ApiError, Body, Call, Connect, Reason, Storage, admission::Namespaces, authz::authorize,
+    call::full,
+};
+use async_trait::async_trait;
+use http::{HeaderValue, Method, Response, header};
+use hyper::upgrade::OnUpgrade;
+use kube::Client;
+use serde_json::Value;
+use tokio_util::task::TaskTracker;
+
+use super::{
+    asked::Asked,
+    dial::tcp::Network,
+    follow::Followers,
+    handshake::{self, Opening, Wanted},
+    metrics::StreamMetrics,
+    mode::{Choose, Dialling, Mode, Plain},
+    permit::{Asking, Gates, Permit},
+    recheck::Recheck,
+    relay::{Pace, Upstream},
+    resolve::{Found, Workspace, fetch::Fetch},
+    session::{Accepted, Caller},
+    target::Finder,
+};
+use crate::sessions::{Held, Reach, Sessions, record::Wish};
+
+/// What an operator may set.
+#[derive(Clone, Debug)]
+pub struct StreamOptions {
+    /// Origins whose web pages may open streams.
+    pub allowed_origins: Vec<String>,
+    /// Whether ports are forwarded that the workspace does not declare.
+    pub undeclared_ports: bool,
+    /// The end of a stream on which nothing passes; `None` is never.
+    pub idle_after: Option<Duration>,
+    /// The longest life of a stream.
+    pub max_duration: Duration,
+    /// Re-checks of permissions.
+    pub recheck: Recheck,
+    /// Pings, stalls and goodbyes.
+    pub pace: Pace,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self {
+            allowed_origins: Vec::new(),
+            undeclared_ports: false,
+            idle_after: Some(Duration::from_secs(6 * 3600)),
+            max_duration: Duration::from_secs(24 * 3600),
+            recheck: Recheck::default(),
+            pace: Pace::default(),
+        }
+    }
+}
+
+/// What streams are made of.
+pub struct StreamDeps {
+    /// Our own credentials towards the cluster.
+    pub client: Client,
+    /// Where pods are.
+    pub network: Arc<dyn Network>,
+    /// Storage of `workspaces`.
+    pub workspaces: Arc<dyn Storage>,
+    /// Which namespaces are being deleted.
+    pub namespaces: Arc<dyn Namespaces>,
+    /// Claims on exclusive streams.
+    pub sessions: Sessions,
+    /// Limits.
+    pub gates: Gates,
+    /// What Prometheus is told.
+    pub metrics: StreamMetrics,
+    /// Streams run here: wait for it to be empty before `Sessions` stops.
+    pub tasks: TaskTracker,
+    /// What an operator set.
+    pub options: StreamOptions,
+}
+
+/// What all handlers of streams share. Clones are the same.
+#[derive(Clone)]
+pub struct Streams {
+    client: Client,
+    network: Arc<dyn Network>,
+    finder: Finder,
+    followers: Followers,
+    sessions: Sessions,
+    gates: Gates,
+    metrics: StreamMetrics,
+    tasks: TaskTracker,
+    options: StreamOptions,
+}
+
+impl Streams {
+    /// Over these parts.
+    pub fn new(deps: StreamDeps) -> Self {
+        let StreamDeps {
+            client,
+            network,
+            workspaces,
+            namespaces,
+            sessions,
+            gates,
+            metrics,
+            tasks,
+            options,
+        } = deps;
+        Self {
+            finder: Finder::new(workspaces, namespaces, Fetch::new(client.clone())),
+            followers: Followers::new(client.clone()),
+            client,
+            network,
+            sessions,
+            gates,
+            metrics,
+            tasks,
+            options,
+        }
+    }
+
+    /// What an operator set.
+    pub(super) fn options(&self) -> &StreamOptions {
+        &self.options
+    }
+
+    /// Our credentials, and what finds things with them.
+    pub(super) fn reach(&self) -> (Client, Finder) {
+        (self.client.clone(), self.finder.clone())
+    }
+}
+
+/// The handler of one streaming subresource.
+pub struct Handler {
+    streams: Streams,
+    choose: Choose,
+}
+
+#[async_trait]
+impl Connect for Handler {
+    async fn connect(&self, call: Call) -> Result<Response<Body>, ApiError> {
+        let started = Instant::now();
+        let (asked, upgrade) = Asked::read(call);
+        if !asked.headers.contains_key(header::UPGRADE) {
+            return self.facts(&asked).await;
+        }
+        for attributes in asked.further() {
+            authorize(&*asked.authorizer, &asked.user, attributes).await?;
+        }
+        handshake::check_origin(&asked.headers, &self.streams.options.allowed_origins)?;
+        let mode = (self.choose)(&asked)?;
+        match handshake::read(&asked.headers, mode.subprotocols())? {
+            Wanted::Facts => self.facts(&asked).await,
+            Wanted::OtherVersion => Ok(handshake::other_version()),
+            Wanted::Stream(opening) => {
+                let permit = self.streams.gates.admit(&asking(&asked))?;
+                let attempt = Attempt {
+                    streams: &self.streams,
+                    mode,
+                    asked: &asked,
+                };
+                let reached = attempt.reach().await?;
+                let streams = &self.streams;
+                let accepted = attempt.accepted(reached, permit, upgrade, &opening, started);
+                streams.tasks.spawn(accepted.run(Caller::of(asked)));
+                Ok(handshake::accept(&opening))
+            }
+        }
+    }
+}
+
+fn asking(asked: &Asked) -> Asking<'_> {
+    Asking {
+        user: &asked.user,
+        namespace: &asked.namespace,
+        workspace: &asked.name,
+    }
+}
+
+impl Handler {
+    /// Serves what `choose` finds in a request.
+    pub fn new(streams: Streams, choose: Choose) -> Self {
+        Self { streams, choose }
+    }
+
+    /// Who holds the stream. Asking for a stream by other means is refused.
+    async fn facts(&self, asked: &Asked) -> Result<Response<Body>, ApiError> {
+        if asked.method != Method::GET {
+            return Err(ApiError::bad_request(
+                "upgrade required: connect with a GET that upgrades to websocket",
+            ));
+        }
+        let mode = (self.choose)(asked)?;
+        let Streams {
+            finder, sessions, ..
+        } = &self.streams;
+        let workspace = finder.workspace(&asked.namespace, &asked.name).await?;
+        let (namespace, name) = (&workspace.namespace, &workspace.name);
+        let answer = match mode.plain() {
+            Plain::Holder => sessions
+                .facts(namespace, name, mode.session_mode())
+                .await?
+                .into_value(),
+            Plain::Own => sessions.own(namespace, name, mode.session_mode(), &asked.user),
+        };
+        Ok(json(&answer))
+    }
+}
+
+fn json(value: &Value) -> Response<Body> {
+    let mut response = Response::new(full(value.to_string()));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// An upstream that is connected, and what was taken for it.
+struct Reached {
+    workspace: Workspace,
+    found: Found,
+    held: Option<Held>,
+    upstream: Upstream,
+}
+
+/// One authorized attempt to open a stream.
+struct Attempt<'a> {
+    streams: &'a Streams,
+    mode: Arc<dyn Mode>,
+    asked: &'a Asked,
+}
+
+impl Attempt<'_> {
+    /// Resolves, claims, dials and looks again.
+    async fn reach(&self) -> Result<Reached, ApiError> {
+        let Self {
+            streams,
+            mode,
+            asked,
+        } = self;
+        if asked.draining.is_cancelled() {
+            return Err(ApiError::new(
+                Reason::ServiceUnavailable,
+                "this server is shutting down; connect again, another replica answers",
+            )
+            .retry_after(1));
+        }
+        let finder = &streams.finder;
+        let workspace = finder.workspace(&asked.namespace, &asked.name).await?;
+        let found = finder.target(&workspace).await?;
+        mode.check(&workspace, &found)?;
+        let mut held = self.claim(&workspace).await?;
+        match self.dial(&workspace, &found, held.as_mut()).await {
+            Ok(upstream) => Ok(Reached {
+                workspace,
+                found,
+                held,
+                upstream,
+            }),
+            Err(error) => {
+                if let Some(held) = held {
+                    held.release().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The name of an exclusive stream; others are counted by the limits only.
+    async fn claim(&self, workspace: &Workspace) -> Result<Option<Held>, ApiError> {
+        let Self {
+            streams,
+            mode,
+            asked,
+        } = self;
+        if !mode.is_exclusive(workspace.kind) {
+            return Ok(None);
+        }
+        let wish = Wish {
+            namespace: workspace.namespace.clone(),
+            workspace: workspace.name.clone(),
+            workspace_uid: workspace.uid.clone(),
+            mode: mode.session_mode(),
+            user: asked.user.clone(),
+            client_address: asked.client_address.clone(),
+            audit_id: asked.audit_id.to_string(),
+            claim: Sessions::new_claim(),
+        };
+        if !asked.takeover {
+            return streams.sessions.claim(&wish).await.map(Some);
+        }
+        let reach = self.permit_takeover(workspace).await?;
+        streams.sessions.take_over(&wish, reach).await.map(Some)
+    }
+
+    /// `delete` on the session, unless it is the caller's own.
+    async fn permit_takeover(&self, workspace: &Workspace) -> Result<Reach, ApiError> {
+        let (asked, mode) = (self.asked, self.mode.session_mode());
+        let sessions = &self.streams.sessions;
+        let facts = sessions
+            .facts(&workspace.namespace, &workspace.name, mode)
+            .await?;
+        let text = |pointer: &str| facts.str_at(pointer).unwrap_or_default();
+        let own = text("/spec/user") == asked.user.name && text("/spec/userUID") == asked.user.uid;
+        if own {
+            return Ok(Reach::Own);
+        }
+        let delete = asked.delete_session(facts.name());
+        authorize(&*asked.authorizer, &asked.user, delete).await?;
+        Ok(Reach::Anybodys)
+    }
+
+    /// Dials, and looks again whether it was the right one. Losing the claim ends the attempt.
+    async fn dial(
+        &self,
+        workspace: &Workspace,
+        found: &Found,
+        held: Option<&mut Held>,
+    ) -> Result<Upstream, ApiError> {
+        let Self {
+            streams,
+            mode,
+            asked,
+        } = self;
+        let dialling = Dialling {
+            client: &streams.client,
+            finder: &streams.finder,
+            network: &*streams.network,
+            workspace,
+            found,
+            takeover: asked.takeover,
+        };
+        let reaching = async {
+            let upstream = mode.dial(&dialling).await?;
+            streams.finder.confirm(workspace, &found.target).await?;
+            Ok(upstream)
+        };
+        let Some(held) = held else {
+            return reaching.await;
+        };
+        tokio::select! {
+            reached = reaching => reached,
+            reason = held.told() => Err(ApiError::new(
+                Reason::Conflict,
+                format!("the claim on the {} was lost while it was dialled: {}", mode.label(), reason.text()),
+            )
+            .retry_after(1)),
+        }
+    }
+
+    fn accepted(
+        self,
+        reached: Reached,
+        permit: Permit,
+        upgrade: OnUpgrade,
+        opening: &Opening,
+        set_up: Instant,
+    ) -> Accepted {
+        let Reached {
+            workspace,
+            found,
+            held,
+            upstream,
+        } = reached;
+        Accepted {
+            upgrade,
+            subprotocol: opening.subprotocol,
+            upstream,
+            workspace,
+            found,
+            held,
+            permit,
+            mode: self.mode,
+            draining: self.asked.draining.clone(),
+            finder: self.streams.finder.clone(),
+            followers: self.streams.followers.clone(),
+            metrics: self.streams.metrics.clone(),
+            options: self.streams.options.clone(),
+            set_up,
+        }
+    }
+}
