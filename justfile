@@ -16,7 +16,7 @@ down *args:
 status:
     hack/status
 
-# Everything that CI runs, or the suites that are named: lint unit integration e2e
+# Everything that CI runs, or the suites that are named: lint unit integration e2e soak long
 test *args:
     hack/test {{ args }}
 

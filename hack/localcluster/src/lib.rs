@@ -9,6 +9,7 @@ pub mod assets;
 pub mod checks;
 pub mod controlplane;
 pub mod harness;
+pub mod lock;
 pub mod node;
 pub mod pki;
 pub mod proc;

@@ -3,7 +3,8 @@
 //! ```text
 //! .state/
 //!   kubeconfig        the administrator's, mode 0600
-//!   lock              held by the command that is changing the cluster
+//!   existing.json     with a cluster that exists: where its kubeconfig is
+//!   lock, root.lock   held by the command that is changing the cluster, and by its part that runs as root
 //!   bin/              kubectl and kubectl-workspace, for PATH
 //!   pki/              keys and certificates, mode 0700
 //!   config/           files that the programs read
@@ -14,12 +15,21 @@
 //!   etcd/             etcd's data
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use crate::lock::{self, Lock, LockError};
+
+/// How long the command that is changing the cluster is waited for: the longest hack/up compiles everything.
+const LOCK_LIMIT: Duration = Duration::from_secs(45 * 60);
+/// The same for the part that runs as root, which compiles nothing.
+const ROOT_LOCK_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// The names of the files that are locked.
+pub const LOCKS: [&str; 2] = ["lock", "root.lock"];
 
 /// The paths under one state directory. Holding one creates nothing: see [`State::create`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,11 +48,6 @@ pub enum StateError {
         /// Why it failed.
         source: io::Error,
     },
-    /// Another command holds the lock.
-    #[error(
-        "another hack/up or hack/down is changing the cluster (it holds {0}): wait for it, or end it"
-    )]
-    Busy(PathBuf),
 }
 
 impl State {
@@ -71,25 +76,16 @@ impl State {
         make_dir(&self.pki(), 0o700)
     }
 
-    /// Takes the lock for as long as the result lives.
-    pub fn lock(&self) -> Result<Lock, StateError> {
-        let path = self.root.join("lock");
-        let fail = |source| StateError::Io {
-            path: path.clone(),
-            source,
-        };
-        let file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(fail)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(StateError::Busy(path)),
-            Err(e) => Err(fail(e.into())),
-        }
+    /// Holds the lock of the command that changes the cluster; waits for another one.
+    pub fn lock(&self) -> Result<Lock, LockError> {
+        let who = "another hack/up or hack/down";
+        lock::hold(&self.root.join(LOCKS[0]), who, LOCK_LIMIT)
+    }
+
+    /// Holds the lock of the part that runs as root: that of a hack/up which was killed may still be at work.
+    pub fn root_lock(&self) -> Result<Lock, LockError> {
+        let who = "the root part of another hack/up or hack/down";
+        lock::hold(&self.root.join(LOCKS[1]), who, ROOT_LOCK_LIMIT)
     }
 
     /// The directory itself.
@@ -100,6 +96,11 @@ impl State {
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.root.join("kubeconfig")
+    }
+
+    /// Which cluster that exists hack/up was told of, if it was.
+    pub fn existing(&self) -> PathBuf {
+        self.root.join("existing.json")
     }
 
     /// Programs for the PATH of people: kubectl and kubectl-workspace.
@@ -153,12 +154,6 @@ impl State {
     }
 }
 
-/// The right to change the cluster; dropping it gives it back, as does the end of the process.
-#[derive(Debug)]
-pub struct Lock {
-    _file: File,
-}
-
 /// Makes `dir` and its parents with `mode`; one that exists stays as it is.
 fn make_dir(dir: &Path, mode: u32) -> Result<(), StateError> {
     let made = DirBuilder::new().recursive(true).mode(mode).create(dir);
@@ -193,15 +188,5 @@ mod tests {
         );
         assert!(state.logs().is_dir());
         assert_eq!(state.log("etcd"), temp.path().join(".state/log/etcd.log"));
-    }
-
-    #[test]
-    fn a_second_command_is_refused_until_the_first_ends() {
-        let temp = tempfile::tempdir().unwrap();
-        let state = State::at(temp.path());
-        let first = state.lock().unwrap();
-        assert!(matches!(state.lock(), Err(StateError::Busy(_))));
-        drop(first);
-        state.lock().unwrap();
     }
 }

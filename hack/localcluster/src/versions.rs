@@ -21,6 +21,9 @@ pub const RUNC: &str = "v1.5.3";
 /// The older kubectl with which compatibility is tested: three minor versions behind [`KUBERNETES`].
 pub const OLD_KUBECTL: &str = "v1.34.4";
 
+/// The registry of tests against a cluster that exists.
+pub const REGISTRY: &str = "v3.0.0";
+
 /// The oldest Go toolchain that compiles the modules above, as (major, minor).
 pub const GO: (u32, u32) = (1, 26);
 

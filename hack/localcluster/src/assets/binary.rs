@@ -27,6 +27,8 @@ pub enum Binary {
     Ctr,
     /// runc.
     Runc,
+    /// A registry of images, for tests.
+    Registry,
 }
 
 impl Binary {
@@ -68,6 +70,7 @@ impl Binary {
             Self::ContainerdShim => "containerd-shim-runc-v2",
             Self::Ctr => "ctr",
             Self::Runc => "runc",
+            Self::Registry => "registry",
         }
     }
 }

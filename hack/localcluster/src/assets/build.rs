@@ -1,22 +1,28 @@
 //! Running `go build`, and putting what it makes into the cache whole or not at all.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use rustix::fs::{FlockOperation, flock};
+use std::time::Duration;
 
 use super::{AssetsError, Binary, GoModule, Places, Recipe, recipe};
+use crate::lock;
 use crate::progress::Progress;
 
 /// How many of the last lines of Go's output an error quotes.
 const TAIL: usize = 30;
+/// What builds are made in, below the cache: one that was killed leaves nothing elsewhere.
+const UNFINISHED: &str = "unfinished";
+/// How long another run may take that builds everything.
+const LOCK_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Builds `wanted` into the cache, except those that another run has built meanwhile.
 pub(super) fn build(wanted: &[Binary], places: &Places) -> Result<(), AssetsError> {
     make_dir(&places.bin())?;
-    let _lock = lock(&places.cache().join("lock"))?;
+    let who = "another run that is building into the same cache";
+    let _lock = lock::hold(&places.cache().join("lock"), who, LOCK_LIMIT)?;
+    empty(&places.cache().join(UNFINISHED))?;
     for binary in wanted.iter().filter(|b| places.find(**b).is_none()) {
         build_one(*binary, places)?;
     }
@@ -28,9 +34,10 @@ fn build_one(binary: Binary, places: &Places) -> Result<(), AssetsError> {
     let source = places.cache().join("src").join(recipe.module.name);
     write_module(recipe.module, &source)?;
     let finished = places.bin().join(binary.file_name());
-    let unfinished = places
-        .bin()
-        .join(format!(".{}.unfinished", binary.file_name()));
+    // In a directory of this run: the Go of one that was killed may still be at work.
+    let dir = tempfile::tempdir_in(places.cache().join(UNFINISHED))
+        .map_err(|e| fault(&places.cache().join(UNFINISHED), e))?;
+    let unfinished = dir.path().join(binary.file_name());
     run_go(binary, go_build(&recipe, &source, &unfinished))?;
     fs::rename(&unfinished, &finished).map_err(|e| fault(&finished, e))
 }
@@ -43,6 +50,7 @@ fn go_build(recipe: &Recipe, source: &Path, output: &Path) -> Command {
         .env("CGO_ENABLED", if recipe.cgo { "1" } else { "0" })
         .env("GOFLAGS", "")
         .env("GOWORK", "off")
+        .env("GOTMPDIR", output.parent().unwrap_or(Path::new("/tmp")))
         .env_remove("GOOS")
         .env_remove("GOARCH")
         .args([
@@ -98,16 +106,12 @@ fn write_module(module: &GoModule, dir: &Path) -> Result<(), AssetsError> {
     Ok(())
 }
 
-/// Waits for the lock of the cache, and says so when it has to.
-fn lock(path: &Path) -> Result<File, AssetsError> {
-    let file = File::create(path).map_err(|e| fault(path, e))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let progress =
-            Progress::begin("waiting for another run that is building into the same cache");
-        flock(&file, FlockOperation::LockExclusive).map_err(|e| fault(path, e.into()))?;
-        progress.done();
+/// Makes `dir`, without what a killed run left in it.
+fn empty(dir: &Path) -> Result<(), AssetsError> {
+    match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(fault(dir, e)),
+        _ => make_dir(dir),
     }
-    Ok(file)
 }
 
 fn make_dir(path: &Path) -> Result<(), AssetsError> {

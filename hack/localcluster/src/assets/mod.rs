@@ -28,6 +28,9 @@ pub enum AssetsError {
     /// There is no cache.
     #[error(transparent)]
     NoCache(#[from] NoCache),
+    /// Another run does not finish.
+    #[error(transparent)]
+    Lock(#[from] crate::lock::LockError),
     /// A file of the cache failed.
     #[error("cannot use {path} of the cache: {source}", path = path.display())]
     Io {

@@ -27,6 +27,7 @@ static KUBERNETES_MODULE: GoModule =
     go_module!("kubernetes": "go.mod", "go.sum", "tools.go", "etcd/main.go");
 static CONTAINERD_MODULE: GoModule = go_module!("containerd": "go.mod", "go.sum", "tools.go");
 static RUNC_MODULE: GoModule = go_module!("runc": "go.mod", "go.sum", "tools.go");
+static REGISTRY_MODULE: GoModule = go_module!("registry": "go.mod", "go.sum", "main.go");
 static OLD_KUBECTL_MODULE: GoModule = go_module!("kubectl-old": "go.mod", "go.sum", "tools.go");
 
 /// What `go build` is told.
@@ -68,6 +69,7 @@ pub fn recipe(binary: Binary) -> Recipe {
         }
         Binary::Ctr => containerd("github.com/containerd/containerd/v2/cmd/ctr"),
         Binary::Runc => runc(),
+        Binary::Registry => plain(&REGISTRY_MODULE, ".", "-s -w".to_owned()),
     }
 }
 
@@ -145,7 +147,7 @@ fn runc() -> Recipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::versions::KUBERNETES_STAGING;
+    use crate::versions::{KUBERNETES_STAGING, REGISTRY};
 
     fn go_mod(module: &GoModule) -> &'static str {
         module
@@ -173,6 +175,12 @@ mod tests {
             (
                 &RUNC_MODULE,
                 vec![format!("github.com/opencontainers/runc {RUNC}")],
+            ),
+            (
+                &REGISTRY_MODULE,
+                vec![format!(
+                    "github.com/distribution/distribution/v3 {REGISTRY}"
+                )],
             ),
             (
                 &OLD_KUBECTL_MODULE,

@@ -2,8 +2,16 @@
 //! in and no modules at all.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+const GIB: u64 = 1 << 30;
+/// What compiling everything once takes: Go's caches and the programs in one place, cargo's target directory, images
+/// and the running cluster in the other.
+const TO_BUILD: [u64; 2] = [9 * GIB, 6 * GIB];
+/// What remains to be written when everything is compiled.
+const TO_RUN: [u64; 2] = [GIB, 3 * GIB];
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +24,8 @@ pub struct Facts {
     pub go: Option<String>,
     /// Whether programs are missing, so that Go is needed.
     pub must_build: bool,
-    /// Bytes free where the cache is.
-    pub disk: u64,
+    /// The filesystems that are written to.
+    pub disks: Vec<Disk>,
     /// Bytes of memory that programs could get.
     pub memory: u64,
     /// Whether overlay filesystems can be mounted.
@@ -30,6 +38,17 @@ pub struct Facts {
     pub cgroups: Cgroups,
     /// How the node part gets its rights.
     pub privilege: Privilege,
+}
+
+/// A filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// A directory on it.
+    pub path: PathBuf,
+    /// Bytes free.
+    pub free: u64,
+    /// Bytes needed.
+    pub need: u64,
 }
 
 /// Whether a feature of the kernel is there.
@@ -61,6 +80,8 @@ pub enum Privilege {
     Root,
     /// An ordinary user who has sudo.
     Sudo,
+    /// The same, but sudo wants a password and there is no terminal to ask on.
+    SudoWithoutTerminal,
     /// An ordinary user who has not.
     None,
     /// Root by sudo: what is compiled would belong to root.
@@ -71,21 +92,21 @@ pub enum Privilege {
 const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
 
 impl Facts {
-    /// Looks at this machine. `cache` need not exist yet.
-    pub fn gather(cache: &Path, must_build: bool) -> Self {
+    /// Looks at this machine. The directories need not exist yet.
+    pub fn gather(cache: &Path, checkout: &Path, must_build: bool) -> Self {
         Self {
             architecture: std::env::consts::ARCH,
             rust: output("rustc", &["--version"]),
             go: output("go", &["version"]),
             must_build,
-            disk: free_space(cache),
+            disks: disks(cache, checkout, must_build),
             memory: available_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
             overlay: has_filesystem("overlay") || has_module("overlay"),
             bridge_filter: Path::new("/proc/sys/net/bridge/bridge-nf-call-iptables").exists()
                 || has_module("br_netfilter"),
             nf_tables: nf_tables(),
             cgroups: cgroups(Path::new("/sys/fs/cgroup")),
-            privilege: privilege(),
+            privilege: privilege(checkout),
         }
     }
 }
@@ -102,13 +123,31 @@ fn output(program: &str, args: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Free bytes of the filesystem of the nearest existing parent.
-fn free_space(path: &Path) -> u64 {
-    let existing = path
-        .ancestors()
+/// The needs of both directories, added up where they are on one filesystem.
+fn disks(cache: &Path, checkout: &Path, must_build: bool) -> Vec<Disk> {
+    let [for_cache, for_checkout] = if must_build { TO_BUILD } else { TO_RUN };
+    let device = |path: &Path| fs::metadata(existing(path)).map(|m| m.dev()).ok();
+    let disk = |path: &Path, need| Disk {
+        path: existing(path).to_owned(),
+        free: free_space(path),
+        need,
+    };
+    if device(cache) == device(checkout) {
+        vec![disk(checkout, for_cache + for_checkout)]
+    } else {
+        vec![disk(cache, for_cache), disk(checkout, for_checkout)]
+    }
+}
+
+/// The nearest parent that exists.
+fn existing(path: &Path) -> &Path {
+    path.ancestors()
         .find(|p| p.exists())
-        .unwrap_or(Path::new("/"));
-    rustix::fs::statvfs(existing).map_or(0, |fs| fs.f_bavail * fs.f_frsize)
+        .unwrap_or(Path::new("/"))
+}
+
+fn free_space(path: &Path) -> u64 {
+    rustix::fs::statvfs(existing(path)).map_or(0, |fs| fs.f_bavail * fs.f_frsize)
 }
 
 fn available_memory(meminfo: &str) -> u64 {
@@ -172,14 +211,31 @@ fn cgroups(root: &Path) -> Cgroups {
         .map_or(Cgroups::V1, |c| Cgroups::Without(c))
 }
 
-fn privilege() -> Privilege {
-    let by_sudo = std::env::var_os("SUDO_UID").is_some_and(|uid| uid != "0");
-    match (rustix::process::geteuid().is_root(), by_sudo) {
-        (true, false) => Privilege::Root,
-        (true, true) => Privilege::ThroughSudo,
-        (false, _) if output("sudo", &["-V"]).is_some() => Privilege::Sudo,
-        (false, _) => Privilege::None,
+/// Root is `ThroughSudo` in a checkout of the user who called sudo. Root's own checkout is nobody else's.
+fn privilege(checkout: &Path) -> Privilege {
+    let caller = std::env::var("SUDO_UID")
+        .ok()
+        .and_then(|uid| uid.parse().ok());
+    let owner = fs::metadata(checkout).map(|m| m.uid()).ok();
+    if rustix::process::geteuid().is_root() {
+        let theirs = caller.is_some_and(|uid: u32| uid != 0 && owner == Some(uid));
+        return if theirs {
+            Privilege::ThroughSudo
+        } else {
+            Privilege::Root
+        };
     }
+    let terminal = || fs::File::open("/dev/tty").is_ok();
+    match output("sudo", &["-V"]) {
+        None => Privilege::None,
+        Some(_) if sudo_asks_nothing() || terminal() => Privilege::Sudo,
+        Some(_) => Privilege::SudoWithoutTerminal,
+    }
+}
+
+/// Whether sudo would run a command now without a password.
+pub fn sudo_asks_nothing() -> bool {
+    output("sudo", &["-n", "true"]).is_some()
 }
 
 #[cfg(test)]
@@ -216,5 +272,18 @@ mod tests {
     fn space_is_that_of_the_nearest_directory_that_exists() {
         let temp = tempfile::tempdir().unwrap();
         assert!(free_space(&temp.path().join("a/b/c")) > 0);
+        assert_eq!(existing(&temp.path().join("a/b/c")), temp.path());
+    }
+
+    #[test]
+    fn needs_on_one_filesystem_add_up_and_others_stand_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let [cache, checkout] = ["cache", "checkout"].map(|name| temp.path().join(name));
+        let together = disks(&cache, &checkout, true);
+        assert_eq!(together.len(), 1);
+        assert_eq!(together[0].need, TO_BUILD[0] + TO_BUILD[1]);
+        let apart = disks(Path::new("/proc/self"), &checkout, false);
+        let needs: Vec<u64> = apart.iter().map(|disk| disk.need).collect();
+        assert_eq!(needs, TO_RUN);
     }
 }

@@ -1,13 +1,9 @@
 //! What the facts mean: a sentence each, with what to do.
 
-use super::{Cgroups, Facts, Netfilter, Privilege};
+use super::{Cgroups, Disk, Facts, Netfilter, Privilege};
 use crate::versions::GO;
 
 const GIB: u64 = 1 << 30;
-/// What compiling Kubernetes and Rust once takes: Go's and cargo's caches, the programs.
-const DISK_TO_BUILD: u64 = 15 * GIB;
-/// What a cluster takes.
-const DISK_TO_RUN: u64 = 4 * GIB;
 /// The control plane, the node and one guest; linking Kubernetes peaks at the same.
 const MEMORY: u64 = 3 * GIB;
 
@@ -66,9 +62,9 @@ fn bad(sentence: impl Into<String>) -> Judgement {
 
 fn architecture(facts: &Facts) -> Judgement {
     match facts.architecture {
-        arch @ ("x86_64" | "aarch64") => good(arch),
+        "x86_64" => good("x86_64"),
         other => bad(format!(
-            "{other} is not supported: use an x86_64 or aarch64 machine."
+            "{other} is not supported, for the images are made for x86_64: use such a machine."
         )),
     }
 }
@@ -105,19 +101,20 @@ fn go_version(text: &str) -> Option<(u32, u32)> {
 }
 
 fn disk(facts: &Facts) -> Judgement {
-    let need = if facts.must_build {
-        DISK_TO_BUILD
-    } else {
-        DISK_TO_RUN
+    let sentence = |disk: &Disk| {
+        let (free, need) = (disk.free / GIB, disk.need / GIB);
+        format!("{free} GiB free at {}, {need} needed", disk.path.display())
     };
-    let sentence = format!("{} GiB free, {} needed", facts.disk / GIB, need / GIB);
-    if facts.disk >= need {
-        good(sentence)
-    } else {
-        bad(format!(
-            "{sentence}: free some where your cache (~/.cache) is, or point XDG_CACHE_HOME elsewhere."
-        ))
+    let all =
+        |disks: &mut dyn Iterator<Item = &Disk>| disks.map(sentence).collect::<Vec<_>>().join("; ");
+    let mut short = facts.disks.iter().filter(|d| d.free < d.need).peekable();
+    if short.peek().is_none() {
+        return good(all(&mut facts.disks.iter()));
     }
+    bad(format!(
+        "{}: free some there, or point XDG_CACHE_HOME (programs) or CARGO_TARGET_DIR (what cargo builds) elsewhere.",
+        all(&mut short)
+    ))
 }
 
 fn memory(facts: &Facts) -> Judgement {
@@ -181,6 +178,10 @@ fn privilege(facts: &Facts) -> Judgement {
     match facts.privilege {
         Privilege::Root => good("this is root"),
         Privilege::Sudo => good("sudo will be asked for the node part"),
+        Privilege::SudoWithoutTerminal => bad(
+            "sudo asks for a password, and there is no terminal to ask on: run this in one, as root, or with a rule \
+             (NOPASSWD) that lets this user through.",
+        ),
         Privilege::None => {
             bad("the node part needs root, and there is no sudo: install it (`apt install sudo`).")
         }
@@ -194,13 +195,21 @@ fn privilege(facts: &Facts) -> Judgement {
 mod tests {
     use super::*;
 
+    fn disk(path: &str, free: u64) -> Disk {
+        Disk {
+            path: path.into(),
+            free: free * GIB,
+            need: 15 * GIB,
+        }
+    }
+
     fn fine() -> Facts {
         Facts {
             architecture: "x86_64",
             rust: Some("rustc 1.95.0".into()),
             go: Some("go version go1.26.8 linux/amd64".into()),
             must_build: true,
-            disk: 100 * GIB,
+            disks: vec![disk("/", 100)],
             memory: 8 * GIB,
             overlay: true,
             bridge_filter: true,
@@ -221,10 +230,10 @@ mod tests {
             (
                 "architecture",
                 Facts {
-                    architecture: "riscv64",
+                    architecture: "aarch64",
                     ..fine()
                 },
-                "use an x86_64",
+                "use such a machine",
             ),
             (
                 "Rust",
@@ -246,19 +255,10 @@ mod tests {
             (
                 "disk",
                 Facts {
-                    disk: GIB,
+                    disks: vec![disk("/a", 99), disk("/b", 1)],
                     ..fine()
                 },
-                "15 needed",
-            ),
-            (
-                "disk",
-                Facts {
-                    disk: GIB,
-                    must_build: false,
-                    ..fine()
-                },
-                "4 needed",
+                "1 GiB free at /b, 15 needed: free some",
             ),
             (
                 "memory",
@@ -307,6 +307,14 @@ mod tests {
                     ..fine()
                 },
                 "apt install sudo",
+            ),
+            (
+                "root",
+                Facts {
+                    privilege: Privilege::SudoWithoutTerminal,
+                    ..fine()
+                },
+                "NOPASSWD",
             ),
             (
                 "root",

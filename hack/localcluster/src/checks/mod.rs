@@ -6,5 +6,5 @@ mod facts;
 mod judge;
 pub mod packages;
 
-pub use facts::{Cgroups, Facts, Netfilter, Privilege};
+pub use facts::{Cgroups, Disk, Facts, Netfilter, Privilege, sudo_asks_nothing};
 pub use judge::{Finding, Verdict, judge};

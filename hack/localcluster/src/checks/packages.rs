@@ -82,6 +82,9 @@ fn is_installed(name: &str) -> bool {
     query.is_ok_and(|output| output.stdout.starts_with(b"installed"))
 }
 
+/// sudo takes the environment away, so that what asks no questions is said on the command line.
+const APT: [&str; 3] = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+
 /// Installs `packages` with apt, through sudo unless this is root. Fetches the lists first, since those of a fresh
 /// machine are empty or name versions that are gone.
 pub fn install(packages: &[Package]) -> Result<(), PackagesError> {
@@ -92,11 +95,12 @@ pub fn install(packages: &[Package]) -> Result<(), PackagesError> {
 }
 
 fn apt(names: &[&str], action: &'static str, args: &[&str]) -> Result<(), PackagesError> {
-    let mut command = as_root("apt-get", rustix::process::geteuid().is_root());
-    let status = command
-        .args(args)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .status();
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("Through sudo: apt-get {action}.");
+    }
+    let mut command = as_root(&APT, root);
+    let status = command.args(args).status();
     let status = status.map_err(|source| PackagesError::NoApt {
         names: names.join(", "),
         source,
@@ -108,13 +112,12 @@ fn apt(names: &[&str], action: &'static str, args: &[&str]) -> Result<(), Packag
     }
 }
 
-fn as_root(program: &str, root: bool) -> Command {
-    if root {
-        return Command::new(program);
-    }
-    let mut sudo = Command::new("sudo");
-    sudo.args(["--", program]);
-    sudo
+fn as_root(words: &[&str], root: bool) -> Command {
+    let through: &[&str] = if root { &[] } else { &["sudo", "--"] };
+    let mut words = through.iter().chain(words);
+    let mut command = Command::new(words.next().unwrap_or(&"true"));
+    command.args(words);
+    command
 }
 
 #[cfg(test)]
@@ -133,9 +136,12 @@ mod tests {
 
     #[test]
     fn an_ordinary_user_goes_through_sudo() {
-        assert_eq!(as_root("apt-get", true).get_program(), "apt-get");
-        let sudo = as_root("apt-get", false);
+        assert_eq!(as_root(&["apt-get"], true).get_program(), "apt-get");
+        let sudo = as_root(&["env", "apt-get"], false);
         assert_eq!(sudo.get_program(), "sudo");
-        assert_eq!(sudo.get_args().collect::<Vec<_>>(), ["--", "apt-get"]);
+        assert_eq!(
+            sudo.get_args().collect::<Vec<_>>(),
+            ["--", "env", "apt-get"]
+        );
     }
 }

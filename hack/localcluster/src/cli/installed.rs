@@ -17,23 +17,33 @@ pub(super) struct Line {
 
 /// A line for each. `on_host` says that the server is a process of this machine, which has a line of its own.
 pub(super) async fn lines(client: &Client, on_host: bool) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let deployments = [
-        (localvirt::NAME, localvirt::NAME),
-        (server::NAMESPACE, server::NAME),
-    ];
-    for (namespace, name) in deployments {
-        if !(on_host && name == server::NAME) {
-            let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
-            lines.push(deployment(name, &api.get_opt(name).await));
-        }
+    let mut lines = vec![deployed(client, localvirt::NAME, localvirt::NAME).await];
+    if !on_host {
+        lines.push(deployed(client, server::NAMESPACE, server::NAME).await);
     }
     for name in [localvirt::APISERVICE, server::APISERVICE] {
-        let api: Api<APIService> = Api::all(client.clone());
-        lines.push(apiservice(name, &api.get_opt(name).await));
+        lines.push(registered(client, name).await);
     }
     lines.push(guests(client).await);
     lines
+}
+
+/// The same for a cluster that exists, where only the server is ours.
+pub(super) async fn server_lines(client: &Client) -> Vec<Line> {
+    vec![
+        deployed(client, server::NAMESPACE, server::NAME).await,
+        registered(client, server::APISERVICE).await,
+    ]
+}
+
+async fn deployed(client: &Client, namespace: &str, name: &str) -> Line {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    deployment(name, &api.get_opt(name).await)
+}
+
+async fn registered(client: &Client, name: &str) -> Line {
+    let api: Api<APIService> = Api::all(client.clone());
+    apiservice(name, &api.get_opt(name).await)
 }
 
 fn deployment(name: &str, found: &kube::Result<Option<Deployment>>) -> Line {

@@ -68,14 +68,18 @@ enum Command {
 impl Cli {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let Self { state, command } = self;
-        let state = state.map_or_else(|| State::of_checkout(&top()), State::at);
+        // Absolute: parts of this run elsewhere.
+        let state = match state {
+            Some(dir) => State::at(std::path::absolute(dir)?),
+            None => State::of_checkout(&top()),
+        };
         match command {
             Command::Up(args) => args.run(state).await?,
-            Command::Down(args) => args.run(&state)?,
+            Command::Down(args) => args.run(&state).await?,
             Command::Status => return status::run(&state).await,
             Command::Env => env::run(&state)?,
             Command::Test(args) => return args.run(&state).await,
-            Command::Bench(args) => return args.run(),
+            Command::Bench(args) => return args.run(&state),
             Command::Assets { old_kubectl } => assets(old_kubectl)?,
             Command::Completion { shell } => {
                 // Into memory first: the crate panics when nobody reads.

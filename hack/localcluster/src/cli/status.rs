@@ -2,14 +2,19 @@
 
 use std::process::ExitCode;
 
-use localcluster::harness::Cluster;
+use localcluster::harness::{Cluster, administrator};
 use localcluster::proc::{Ledger, Record};
 use localcluster::state::State;
+use localcluster::steps::existing::Existing;
 use localcluster::steps::server;
 
 use super::installed::{self, Line};
+use super::up;
 
 pub(crate) async fn run(state: &State) -> anyhow::Result<ExitCode> {
+    if let Some(existing) = Existing::load(state)? {
+        return elsewhere(&existing).await;
+    }
     let records = Ledger::in_dir(state.run()).all()?;
     if records.is_empty() {
         println!("Nothing is up. Next:\n\n  hack/up");
@@ -26,19 +31,36 @@ pub(crate) async fn run(state: &State) -> anyhow::Result<ExitCode> {
     };
     let on_host = records.iter().any(|record| record.name == server::NAME);
     let lines = installed::lines(&cluster.client()?, on_host).await;
+    let programs_run = records.iter().all(Record::is_alive);
+    Ok(verdict(&lines, programs_run, up::next()))
+}
+
+/// A cluster that exists: nothing of it runs from here.
+async fn elsewhere(existing: &Existing) -> anyhow::Result<ExitCode> {
+    println!("{:<36} {}", "the cluster of", existing.kubeconfig.display());
+    let client = administrator(&existing.kubeconfig).await?;
+    let lines = installed::server_lines(&client).await;
+    Ok(verdict(
+        &lines,
+        true,
+        &up::next_existing(&existing.kubeconfig),
+    ))
+}
+
+/// Prints the lines and what to do next.
+fn verdict(lines: &[Line], programs_run: bool, next: &str) -> ExitCode {
     println!();
-    for Line { what, how, .. } in &lines {
+    for Line { what, how, .. } in lines {
         println!("{what:<36} {how}");
     }
-    let all_good = records.iter().all(Record::is_alive) && lines.iter().all(|line| line.good);
-    if all_good {
-        println!("\n{}", super::up::next());
-        return Ok(ExitCode::SUCCESS);
+    if programs_run && lines.iter().all(|line| line.good) {
+        println!("\n{next}");
+        return ExitCode::SUCCESS;
     }
     println!(
         "\nNot all of it is as it should be: see its log or its pods, then run hack/up again."
     );
-    Ok(ExitCode::FAILURE)
+    ExitCode::FAILURE
 }
 
 fn table(records: &[Record], alive: impl Fn(&Record) -> bool) -> String {

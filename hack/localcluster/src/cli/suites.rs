@@ -11,6 +11,10 @@ pub(crate) enum Suite {
     Integration,
     /// Against the cluster of hack/up, with real guests
     E2e,
+    /// Streams and churn on that cluster for as long as --long makes it
+    Soak,
+    /// Whole clusters, made, killed and ended; a cluster that exists, with a registry
+    Long,
 }
 
 /// A command line of a suite, run at the top of the checkout.
@@ -28,15 +32,34 @@ pub(crate) struct TestTarget {
 }
 
 impl TestTarget {
-    /// End-to-end tests are those whose files are called `e2e` or `e2e_…`.
-    fn is_e2e(&self) -> bool {
-        self.name == "e2e" || self.name.starts_with("e2e_")
+    /// The suite of a test file: `e2e`, `soak` and `long` are those of the files that are called so or `e2e_…`; all
+    /// others are integration tests.
+    fn suite(&self) -> Suite {
+        let first = self.name.split('_').next();
+        [Suite::E2e, Suite::Soak, Suite::Long]
+            .into_iter()
+            .find(|suite| first == Some(suite.name()))
+            .unwrap_or(Suite::Integration)
+    }
+
+    /// Whether plain `cargo test` leaves it out (`test = false`), as one that needs a whole cluster has to be.
+    fn is_whole_cluster(&self) -> bool {
+        self.suite() != Suite::Integration
     }
 }
 
 impl Suite {
-    /// All, in the order in which failures are cheapest to find.
-    pub(crate) const ALL: [Self; 4] = [Self::Lint, Self::Unit, Self::Integration, Self::E2e];
+    /// What CI runs, in the order in which failures are cheapest to find.
+    pub(crate) const GATE: [Self; 4] = [Self::Lint, Self::Unit, Self::Integration, Self::E2e];
+    /// All, in the same order.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Lint,
+        Self::Unit,
+        Self::Integration,
+        Self::E2e,
+        Self::Soak,
+        Self::Long,
+    ];
 
     /// Its name, as it is typed.
     pub(crate) fn name(self) -> &'static str {
@@ -45,12 +68,14 @@ impl Suite {
             Self::Unit => "unit",
             Self::Integration => "integration",
             Self::E2e => "e2e",
+            Self::Soak => "soak",
+            Self::Long => "long",
         }
     }
 
     /// Whether it needs the cluster of hack/up.
     pub(crate) fn needs_cluster(self) -> bool {
-        self == Self::E2e
+        matches!(self, Self::E2e | Self::Soak)
     }
 
     /// What it runs.
@@ -72,7 +97,7 @@ impl Suite {
                 script("hack/gen", &["--check"]),
             ]
             .into_iter()
-            .chain(clippy_e2e(targets))
+            .chain(clippy_whole_cluster(targets))
             .collect(),
             Self::Unit => vec![cargo(&[
                 "test",
@@ -81,15 +106,16 @@ impl Suite {
                 "--lib",
                 "--bins",
             ])],
-            Self::Integration => with_programs(tests(targets.iter().filter(|t| !t.is_e2e()))),
-            Self::E2e => with_programs(tests(targets.iter().filter(|t| t.is_e2e()))),
+            Self::Integration | Self::E2e | Self::Soak | Self::Long => {
+                with_programs(tests(targets.iter().filter(|t| t.suite() == self)))
+            }
         }
     }
 }
 
 /// `--all-targets` leaves out tests that plain `cargo test` does not run.
-fn clippy_e2e(targets: &[TestTarget]) -> Option<Run> {
-    let mut run = tests(targets.iter().filter(|t| t.is_e2e())).pop()?;
+fn clippy_whole_cluster(targets: &[TestTarget]) -> Option<Run> {
+    let mut run = tests(targets.iter().filter(|t| t.is_whole_cluster())).pop()?;
     let rest = run.args.split_off(3);
     run.args = ["clippy", "--locked"].map(str::to_owned).into();
     run.args.extend(rest);
@@ -151,21 +177,51 @@ mod tests {
             package: "p".into(),
             name: name.into(),
         };
-        let targets = ["e2e", "e2e_console", "e2egg", "reads"].map(target);
+        let names = [
+            "e2e",
+            "e2e_console",
+            "e2egg",
+            "reads",
+            "soak",
+            "soak_streams",
+            "long_kills",
+        ];
+        let targets = names.map(target);
         let holds = |suite: Suite, name: &str| {
-            suite
-                .runs(&targets)
-                .iter()
-                .any(|r| r.args.iter().any(|a| a == name))
+            let runs = suite.runs(&targets);
+            runs.iter().any(|r| r.args.iter().any(|a| a == name))
         };
-        for (name, e2e) in [
-            ("e2e", true),
-            ("e2e_console", true),
-            ("e2egg", false),
+        for (name, want) in names.into_iter().zip([
+            Suite::E2e,
+            Suite::E2e,
+            Suite::Integration,
+            Suite::Integration,
+            Suite::Soak,
+            Suite::Soak,
+            Suite::Long,
+        ]) {
+            for suite in [Suite::Integration, Suite::E2e, Suite::Soak, Suite::Long] {
+                assert_eq!(holds(suite, name), suite == want, "{name} in {suite:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn clippy_sees_the_tests_that_plain_cargo_test_leaves_out() {
+        let target = |name: &str| TestTarget {
+            package: "p".into(),
+            name: name.into(),
+        };
+        let runs = Suite::Lint.runs(&["e2e_a", "soak", "long_b", "reads"].map(target));
+        let last = &runs.last().unwrap().args;
+        assert_eq!(last[0], "clippy");
+        for (name, want) in [
+            ("e2e_a", true),
+            ("soak", true),
+            ("long_b", true),
             ("reads", false),
         ] {
-            assert_eq!(holds(Suite::E2e, name), e2e, "{name}");
-            assert_eq!(holds(Suite::Integration, name), !e2e, "{name}");
+            assert_eq!(last.iter().any(|arg| arg == name), want, "{name}");
         }
     }
 

@@ -21,9 +21,10 @@ const LONG: &str = "KUBEWORKSPACES_LONG";
   hack/test                  everything that CI runs; brings up the cluster if it is not up
   hack/test unit             seconds
   hack/test unit integration no root needed
-  hack/test --long           everything at full size")]
+  hack/test soak             the soak for a minute or two; with --long at full length
+  hack/test --long           everything at full size, soak and long included: before an issue is called resolved")]
 pub(crate) struct TestArgs {
-    /// Which suites [default: all]
+    /// Which suites [default: lint unit integration e2e; with --long all]
     #[arg(value_enum)]
     suites: Vec<Suite>,
     /// At full size, and with the tests that are too long for CI
@@ -35,33 +36,27 @@ impl TestArgs {
     pub(crate) async fn run(self, state: &State) -> anyhow::Result<ExitCode> {
         let top = super::top();
         let targets = test_targets(&top)?;
-        let suites = if self.suites.is_empty() {
-            Suite::ALL.to_vec()
-        } else {
-            self.suites
+        let suites = match (self.suites.is_empty(), self.long) {
+            (false, _) => self.suites.clone(),
+            (true, false) => Suite::GATE.to_vec(),
+            (true, true) => Suite::ALL.to_vec(),
         };
         let mut results = Vec::new();
         for suite in suites {
-            let runs = suite.runs(&targets);
-            if suite.needs_cluster() && !runs.is_empty() {
-                bring_up(&top, state)?;
-            }
             let begun = Instant::now();
-            let passed = runs
-                .iter()
-                .map(|run| run_one(run, &top, self.long))
-                .collect::<anyhow::Result<Vec<_>>>()?;
-            let verdict = match passed.as_slice() {
-                [] => "nothing to run",
-                all if all.iter().all(|p| *p) => "passed",
-                _ => "FAILED",
-            };
+            let verdict = self.run_suite(suite, &targets, &top, state);
+            let verdict = verdict.unwrap_or_else(|error| {
+                eprintln!("{error:#}");
+                Verdict::Failed
+            });
             results.push((suite, verdict, seconds(begun.elapsed())));
         }
         for (suite, verdict, time) in &results {
-            println!("{:<12} {verdict:<15} {time}", suite.name());
+            println!("{:<12} {:<15} {time}", suite.name(), verdict.words());
         }
-        let failed = results.iter().any(|(_, verdict, _)| *verdict == "FAILED");
+        let failed = results
+            .iter()
+            .any(|(_, verdict, _)| *verdict == Verdict::Failed);
         Ok(if failed {
             ExitCode::FAILURE
         } else {
@@ -70,7 +65,54 @@ impl TestArgs {
     }
 }
 
-fn run_one(run: &Run, top: &Path, long: bool) -> anyhow::Result<bool> {
+impl TestArgs {
+    /// All commands of a suite, even after one that failed: each finds faults of its own.
+    fn run_suite(
+        &self,
+        suite: Suite,
+        targets: &[TestTarget],
+        top: &Path,
+        state: &State,
+    ) -> anyhow::Result<Verdict> {
+        let runs = suite.runs(targets);
+        if runs.is_empty() {
+            return Ok(Verdict::Nothing);
+        }
+        if suite.needs_cluster() {
+            bring_up(top, state)?;
+        }
+        let passed = runs
+            .iter()
+            .map(|run| run_one(run, top, state, self.long))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let all = passed.iter().all(|passed| *passed);
+        Ok(if all {
+            Verdict::Passed
+        } else {
+            Verdict::Failed
+        })
+    }
+}
+
+/// How a suite went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Nothing,
+    Passed,
+    Failed,
+}
+
+impl Verdict {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing to run",
+            Self::Passed => "passed",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+fn run_one(run: &Run, top: &Path, state: &State, long: bool) -> anyhow::Result<bool> {
     let Run { program, args } = run;
     eprintln!("$ {program} {}", args.join(" "));
     let mut command = Command::new(if program.contains('/') {
@@ -79,6 +121,7 @@ fn run_one(run: &Run, top: &Path, long: bool) -> anyhow::Result<bool> {
         program.into()
     });
     command.args(args).current_dir(top).stdin(Stdio::null());
+    command.env(STATE_VARIABLE, state.root());
     if long {
         command.env(LONG, "1");
     }
@@ -89,7 +132,7 @@ fn run_one(run: &Run, top: &Path, long: bool) -> anyhow::Result<bool> {
 }
 
 /// A second `up` is quick, so it is simply run: what it says is what the reader needs to know.
-fn bring_up(top: &Path, state: &State) -> anyhow::Result<()> {
+pub(super) fn bring_up(top: &Path, state: &State) -> anyhow::Result<()> {
     let mut up = Command::new(top.join("hack/up"));
     let status = up
         .env(STATE_VARIABLE, state.root())

@@ -3,10 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 use localcluster::assets::Places;
+use localcluster::harness::STATE_VARIABLE;
+use localcluster::node::namespaces::Namespaces;
+use localcluster::proc::Ledger;
 use localcluster::root;
 use localcluster::state::State;
+use localcluster::steps::existing::Existing;
 use localcluster::steps::{self, Context, Target};
 
 /// What `hack/up` is told.
@@ -34,18 +39,24 @@ pub(crate) struct UpArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   hack/down                the cluster ends, and nothing of it stays but the cache of programs
-  hack/down --keep-logs    the logs stay, under .state/log")]
+  hack/down --keep-logs    the logs stay, under .state/log
+  hack/down --uninstall    after hack/up --kubeconfig: takes the server out of that cluster, which without this stays
+                           as it is")]
 pub(crate) struct DownArgs {
     /// Leave the logs
     #[arg(long)]
     keep_logs: bool,
+    /// Take the server out of the cluster of `hack/up --kubeconfig`, if it has no workspaces
+    #[arg(long)]
+    uninstall: bool,
 }
 
 impl UpArgs {
     pub(crate) async fn run(self, state: State) -> anyhow::Result<()> {
         let target = self.target()?;
-        state.create()?;
         let _lock = state.lock()?;
+        state.create()?;
+        remember(&target, &state)?;
         let context = Context {
             top: super::top(),
             state,
@@ -73,6 +84,7 @@ impl UpArgs {
                     "there is no kubeconfig {}",
                     kubeconfig.display()
                 );
+                let kubeconfig = std::path::absolute(kubeconfig)?;
                 Target::Existing { kubeconfig, push }
             }
             (true, ..) => Target::Dev,
@@ -81,22 +93,75 @@ impl UpArgs {
     }
 }
 
+/// One state directory is for one cluster: its own, or one that exists.
+fn remember(target: &Target, state: &State) -> anyhow::Result<()> {
+    match target {
+        Target::Local | Target::Dev => Existing::forget(state),
+        Target::Existing { kubeconfig, .. } => {
+            anyhow::ensure!(
+                !has_own_cluster(state)?,
+                "{} has a cluster of its own: end it by hack/down, or name another directory in {STATE_VARIABLE}",
+                state.root().display()
+            );
+            let kubeconfig = kubeconfig.clone();
+            Existing { kubeconfig }.store(state)
+        }
+    }
+}
+
+/// Whether anything of a cluster was started or kept here.
+fn has_own_cluster(state: &State) -> anyhow::Result<bool> {
+    let started = !Ledger::in_dir(state.run()).all()?.is_empty();
+    let kept = state.node().exists() || state.etcd().exists();
+    Ok(started || kept || Namespaces::seem_to_run(state.root()))
+}
+
 impl DownArgs {
-    pub(crate) fn run(self, state: &State) -> anyhow::Result<()> {
-        if !state.root().exists() {
+    pub(crate) async fn run(self, state: &State) -> anyhow::Result<()> {
+        let Self {
+            keep_logs,
+            uninstall,
+        } = self;
+        if !state.root().exists() && !Namespaces::seem_to_run(state.root()) {
             println!("Nothing is up.");
             return Ok(());
         }
-        let lock = state.lock()?;
-        let mut args = vec!["root-down".into(), in_state(state)];
-        args.extend(self.keep_logs.then(|| OsString::from("--keep-logs")));
-        root::elevate(&args)?;
-        drop(lock);
-        if !self.keep_logs {
-            std::fs::remove_dir_all(state.root())?;
+        let _lock = state.lock()?;
+        let existing = Existing::load(state)?;
+        match (&existing, uninstall) {
+            (Some(existing), true) => existing.uninstall(state, &super::top()).await?,
+            (None, true) => anyhow::bail!(
+                "--uninstall is for a cluster that exists (hack/up --kubeconfig); plain hack/down ends this one"
+            ),
+            (_, false) => {}
         }
-        println!("Down. The programs stay in the cache, so that the next hack/up is quick.");
+        if has_own_cluster(state)? {
+            let mut args = vec!["root-down".into(), in_state(state)];
+            args.extend(keep_logs.then(|| OsString::from("--keep-logs")));
+            root::elevate("ending the cluster", &args)?;
+        }
+        if !keep_logs {
+            std::fs::remove_dir_all(state.root())
+                .with_context(|| format!("cannot remove {}", state.root().display()))?;
+        }
+        println!("{}", farewell(existing.as_ref(), uninstall));
         Ok(())
+    }
+}
+
+/// What is left, and how it goes.
+fn farewell(existing: Option<&Existing>, uninstalled: bool) -> String {
+    match existing {
+        None => "Down. The programs stay in the cache, so that the next hack/up is quick.".to_owned(),
+        Some(Existing { kubeconfig }) if uninstalled => {
+            format!("The server is no longer in the cluster of {}.", kubeconfig.display())
+        }
+        Some(Existing { kubeconfig }) => format!(
+            "This checkout has forgotten the cluster of {0}. The server and all workspaces stay there; to remove it:
+
+  hack/up --kubeconfig '{0}' --push REPO, then hack/down --uninstall",
+            kubeconfig.display()
+        ),
     }
 }
 
@@ -118,13 +183,14 @@ pub(crate) fn next() -> &'static str {
 }
 
 /// The same for a cluster that exists: its guests and its catalog are its own.
-fn next_existing(kubeconfig: &std::path::Path) -> String {
+pub(crate) fn next_existing(kubeconfig: &std::path::Path) -> String {
     format!(
         "The server is installed. Next:
 
-  export KUBECONFIG='{}'
+  eval \"$(hack/env)\"          # KUBECONFIG={}
   kubectl get images,workspaces -A
-  kubectl apply -f deploy/samples/workspace-container.yaml    after naming an image that the cluster can pull",
+  kubectl apply -f deploy/samples/workspace-container.yaml    after naming an image that the cluster can pull
+  hack/down --uninstall         # takes the server out again",
         kubeconfig.display()
     )
 }
@@ -187,6 +253,23 @@ mod tests {
         ] {
             assert!(repository(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_state_directory_is_for_one_cluster() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = State::at(temp.path());
+        let target = Target::Existing {
+            kubeconfig: "/k".into(),
+            push: "r/x".into(),
+        };
+        remember(&target, &state).unwrap();
+        assert!(Existing::load(&state).unwrap().is_some());
+        remember(&Target::Local, &state).unwrap();
+        assert_eq!(Existing::load(&state).unwrap(), None);
+        std::fs::create_dir(state.node()).unwrap();
+        let error = remember(&target, &state).unwrap_err().to_string();
+        assert!(error.contains("hack/down"), "{error}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
     cache: PathBuf,
+    home: PathBuf,
 }
 
 /// Why a kubectl command failed.
@@ -44,10 +45,21 @@ impl Kubectl {
         kubeconfig: impl Into<PathBuf>,
         cache: impl Into<PathBuf>,
     ) -> Self {
+        let cache = cache.into();
         Self {
             program: program.into(),
             kubeconfig: kubeconfig.into(),
-            cache: cache.into(),
+            home: cache.clone(),
+            cache,
+        }
+    }
+
+    /// The same kubectl with another home than its cache.
+    #[must_use]
+    pub fn with_home(&self, home: &Path) -> Self {
+        Self {
+            home: home.to_owned(),
+            ..self.clone()
         }
     }
 
@@ -78,7 +90,7 @@ impl Kubectl {
         command
             .env("KUBECONFIG", &self.kubeconfig)
             .env("KUBECACHEDIR", &self.cache)
-            .env("HOME", &self.cache)
+            .env("HOME", &self.home)
             .args(args)
             .stdin(Stdio::null())
             .kill_on_drop(true);

@@ -15,11 +15,13 @@ mod control_plane;
 mod identity;
 mod kubectl;
 mod loopback;
+mod snapshot;
 
 pub use apiservice::{Registration, external_name_service, register, wait_available};
 pub use cluster::{Cluster, STATE_VARIABLE};
 pub use control_plane::ControlPlane;
 pub use kubectl::{Kubectl, KubectlError};
+pub use snapshot::Snapshot;
 
 use std::io;
 use std::path::PathBuf;
@@ -30,7 +32,7 @@ use crate::pki::PkiError;
 use crate::proc::ProcError;
 
 /// A client of the administrator of the cluster whose kubeconfig is `path`.
-pub(crate) async fn administrator(path: &std::path::Path) -> Result<kube::Client, HarnessError> {
+pub async fn administrator(path: &std::path::Path) -> Result<kube::Client, HarnessError> {
     identity::client(&identity::load(path).await?)
 }
 

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::error::{NodeError, io_error};
 
-/// Makes `path` hold `text`: whole or not at all, and untouched when it does already. kube-proxy ends when its
+/// Makes `path` hold `text`, for everybody to read: whole or not at all, and untouched when it does already. kube-proxy ends when its
 /// configuration is written again, and containerd reads a network list that is half written.
 ///
 /// # Errors
@@ -19,6 +20,8 @@ pub(crate) fn put(path: &Path, text: impl AsRef<[u8]>) -> Result<(), NodeError> 
     let write = || -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
         file.write_all(text)?;
+        let readable = fs::Permissions::from_mode(0o644);
+        file.as_file().set_permissions(readable)?;
         file.persist(path).map_err(|e| e.error)?;
         Ok(())
     };
@@ -70,6 +73,8 @@ mod tests {
         put(&path, "two").unwrap();
         assert_ne!(inode(), first);
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644, "an ordinary user reads it too");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1);
     }
 

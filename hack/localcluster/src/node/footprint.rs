@@ -1,7 +1,7 @@
 //! What the node leaves on the machine outside its namespaces, written down before it is made.
 //!
 //! The end of pid 1 takes everything inside. What remains is listed here: the machine's end of the link, control
-//! groups, enabled controllers, and loop devices that the kubelet makes for block volumes. Since the record is written
+//! groups, enabled controllers, a kernel module, and loop devices that the kubelet makes for block volumes. Since the record is written
 //! first, a run that is killed at any point can be undone.
 
 use std::fs;
@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::cgroups::Cgroups;
 use super::error::{NodeError, io_error};
 use super::files::put;
+use super::modules::Modules;
 use super::network::Link;
 use super::tool::{ip, machine, output};
 use super::{containerd, kubelet};
@@ -35,6 +36,9 @@ pub struct Footprint {
     pub cgroups: Cgroups,
     /// Control groups that containerd may make, and which were not there before.
     pub more_cgroups: Cgroups,
+    /// Kernel modules that were not loaded.
+    #[serde(default)]
+    pub modules: Modules,
 }
 
 impl Footprint {
@@ -54,6 +58,7 @@ impl Footprint {
             link: Link::probe(&cgroup)?,
             cgroups: Cgroups::plan(&cgroup)?,
             more_cgroups,
+            modules: Modules::plan(),
             cgroup,
         })
     }
@@ -94,6 +99,7 @@ impl Footprint {
             cgroup: _,
             cgroups,
             more_cgroups,
+            modules,
         } = self;
         if *made_in != boot()? {
             return Ok(());
@@ -102,9 +108,26 @@ impl Footprint {
             remove_link(&link.name)?;
         }
         detach_loops(dir)?;
+        modules.unload()?;
         more_cgroups.remove_unused()?;
         cgroups.remove()
     }
+}
+
+/// Undoes what can be found by its name: the record was removed by somebody, or nothing was ever made.
+///
+/// # Errors
+/// When the machine refuses; trying again is safe.
+pub fn undo_unrecorded(state: &Path) -> Result<(), NodeError> {
+    let name = name(state);
+    if Path::new("/sys/class/net").join(&name).exists() {
+        remove_link(&name)?;
+    }
+    let cgroups = Cgroups {
+        enable: None,
+        ..Cgroups::plan(&name)?
+    };
+    cgroups.remove()
 }
 
 fn boot() -> Result<String, NodeError> {
@@ -116,8 +139,9 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("footprint.json")
 }
 
-/// A name of at most 15 bytes (an interface's limit) that two state directories do not share.
-fn name(state: &Path) -> String {
+/// The name of the link and the control group of the cluster with this state directory: at most 15 bytes (an
+/// interface's limit), and two state directories do not share one.
+pub fn name(state: &Path) -> String {
     let digest = Sha256::digest(state.as_os_str().as_encoded_bytes());
     let hex: String = digest[..4]
         .iter()
@@ -237,6 +261,7 @@ mod tests {
             cgroup: "kw-1".into(),
             cgroups,
             more_cgroups: Cgroups::default(),
+            modules: Modules::default(),
         };
         let earlier = Footprint {
             boot: "another".into(),
@@ -266,6 +291,7 @@ mod tests {
             cgroup: "kw-1".into(),
             cgroups: Cgroups::default(),
             more_cgroups: Cgroups::default(),
+            modules: Modules::default(),
         };
         footprint.store(temp.path()).unwrap();
         assert_eq!(Footprint::load(temp.path()).unwrap(), Some(footprint));

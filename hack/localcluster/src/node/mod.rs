@@ -32,6 +32,7 @@ pub mod footprint;
 pub mod images;
 pub mod init;
 pub mod kubelet;
+pub mod modules;
 pub mod namespaces;
 pub mod network;
 pub mod packages;
@@ -114,6 +115,7 @@ impl<'a> Node<'a> {
         }
         let footprint = Footprint::plan(state.root())?;
         footprint.store(&dir)?;
+        footprint.modules.load()?;
         footprint.cgroups.make()?;
         let log = state.log(PROGRAMS[0]);
         let record = ledger.start(&start(state, programs).command(), &log)?;
@@ -303,8 +305,9 @@ pub fn down(state: &State) -> Result<(), NodeError> {
     for name in PROGRAMS.iter().rev() {
         ledger.stop(name, Duration::from_secs(5))?;
     }
-    if let Some(footprint) = Footprint::load(&dir)? {
-        footprint.undo(&dir)?;
+    match Footprint::load(&dir)? {
+        Some(footprint) => footprint.undo(&dir)?,
+        None => footprint::undo_unrecorded(state.root())?,
     }
     files::remove_dir(&dir)
 }

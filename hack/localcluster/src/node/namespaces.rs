@@ -3,7 +3,9 @@
 //! They are found in the process table and not by a file, so that a killed `hack/up` and a reboot leave nothing that
 //! could mislead the next one.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,6 +89,27 @@ impl Namespaces {
     /// # Errors
     /// When the process table cannot be read.
     pub fn find(state: &Path) -> Result<Option<Self>, NodeError> {
+        Self::first(|state_of_process| state_of_process == state)
+    }
+
+    /// Whether the process table shows them, as far as an ordinary user sees: what looks so may be somebody else's.
+    pub fn seem_to_run(state: &Path) -> bool {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines
+            .filter_map(|line| state_in(&line))
+            .any(|found| found == state)
+    }
+
+    /// Whether any node runs on this machine, whatever its state directory.
+    ///
+    /// # Errors
+    /// When the process table cannot be read.
+    pub fn any() -> Result<bool, NodeError> {
+        Ok(Self::first(|_| true)?.is_some())
+    }
+
+    fn first(wanted: impl Fn(&Path) -> bool) -> Result<Option<Self>, NodeError> {
         let proc = Path::new("/proc");
         for entry in fs::read_dir(proc).map_err(io_error("list", proc))? {
             let entry = entry.map_err(io_error("list", proc))?;
@@ -95,7 +118,7 @@ impl Namespaces {
                 .to_str()
                 .and_then(|name| name.parse::<i32>().ok());
             if let Some(pid) = pid
-                && is_init(&entry.path(), state)
+                && init_of(&entry.path()).is_some_and(|state| wanted(&state))
                 && let Some(init) = Identity::of(pid).map_err(io_error("look at", entry.path()))?
             {
                 return Ok(Some(Self { init }));
@@ -179,26 +202,26 @@ impl Namespaces {
     }
 }
 
-/// Whether a process is the pid 1 of this cluster: root's, in our user namespace (somebody else's process could look
-/// the same and would be entered as root), pid 1 of its own pid namespace, with our command line.
-fn is_init(proc: &Path, state: &Path) -> bool {
-    let ours = || {
-        let user = |proc: &Path| fs::read_link(proc.join("ns/user")).ok();
-        let root = fs::metadata(proc).ok()?.uid() == 0;
-        let namespace = user(proc)? == user(Path::new("/proc/self"))?;
-        let status = fs::read_to_string(proc.join("status")).ok()?;
-        Some(root && namespace && is_pid_one_inside(&status))
-    };
-    let cmdline = fs::read(proc.join("cmdline")).unwrap_or_default();
-    has_command_line(&cmdline, state) && ours().unwrap_or(false)
+/// The state directory of the cluster whose pid 1 a process is: root's, in our user namespace (somebody else's process
+/// could look the same and would be entered as root), pid 1 of its own pid namespace, with our command line.
+fn init_of(proc: &Path) -> Option<PathBuf> {
+    let user = |proc: &Path| fs::read_link(proc.join("ns/user")).ok();
+    let state = state_in(&fs::read(proc.join("cmdline")).ok()?)?;
+    let root = fs::metadata(proc).ok()?.uid() == 0;
+    let namespace = user(proc)? == user(Path::new("/proc/self"))?;
+    let status = fs::read_to_string(proc.join("status")).ok()?;
+    (root && namespace && is_pid_one_inside(&status)).then_some(state)
 }
 
-/// Whether the words of a process's command line are those of [`Start::command`], without `unshare`'s.
-fn has_command_line(cmdline: &[u8], state: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt as _;
+/// The state directory in the words of a process's command line, if they are those of [`Start::command`] without
+/// `unshare`'s.
+fn state_in(cmdline: &[u8]) -> Option<PathBuf> {
     let mut words = cmdline.split(|byte| *byte == 0).skip(1);
-    let flag = [b"--state=", state.as_os_str().as_bytes()].concat();
-    words.next() == Some(SUBCOMMAND.as_bytes()) && words.any(|word| word == flag)
+    if words.next() != Some(SUBCOMMAND.as_bytes()) {
+        return None;
+    }
+    let state = words.find_map(|word| word.strip_prefix(b"--state="))?;
+    Some(OsStr::from_bytes(state).into())
 }
 
 /// `NSpid:` in `/proc/PID/status` lists the pid in each namespace, ours first; nested means more than one.
@@ -213,38 +236,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_pid_one_of_this_state_directory_is_meant() {
+    fn a_pid_one_names_its_state_directory() {
         let line = |words: &[&str]| words.join("\0").into_bytes();
-        let state = Path::new("/s/.state");
+        let init = [
+            "/b/localcluster",
+            "node-init",
+            "--state=/s/.state",
+            "--hostname=node",
+        ];
+        let unshare = [&["unshare", "--net", "--"], &init[..]].concat();
         for (words, want) in [
-            (
-                &[
-                    "/b/localcluster",
-                    "node-init",
-                    "--state=/s/.state",
-                    "--hostname=node",
-                ][..],
-                true,
-            ),
-            (
-                &["/b/localcluster", "node-init", "--state=/s/.state2"][..],
-                false,
-            ),
-            (
-                &[
-                    "unshare",
-                    "--net",
-                    "--",
-                    "/b/localcluster",
-                    "node-init",
-                    "--state=/s/.state",
-                ][..],
-                false,
-            ),
-            (&["grep", "--state=/s/.state"][..], false),
-            (&[][..], false),
+            (&init[..], Some("/s/.state")),
+            (&unshare, None),
+            (&["grep", "--state=/s/.state"], None),
+            (&[], None),
         ] {
-            assert_eq!(has_command_line(&line(words), state), want, "{words:?}");
+            assert_eq!(
+                state_in(&line(words)).as_deref(),
+                want.map(Path::new),
+                "{words:?}"
+            );
         }
         for (status, want) in [
             ("NSpid:\t77\t1\n", true),

@@ -1,12 +1,17 @@
 //! Debian's packages, unpacked into the cache and never installed.
 //!
 //! `apt-get download` fetches and checks a package against Debian's signed lists, `dpkg-deb -x` unpacks it. A package
-//! is fetched once per version; without lists (offline, or never updated) one that is in the cache serves.
+//! is fetched once per version; without lists (offline, or never updated) one that is in the cache serves. The user
+//! fetches ([`Packages::node`]) and notes where; root reads that ([`Packages::unpacked`]), for what root fetched would
+//! be root's in the user's cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::error::{NodeError, io_error};
+use super::files::put;
 use super::tool::{find, machine, output};
 
 /// What `nft` needs beside Debian's base system.
@@ -22,6 +27,13 @@ const NFTABLES: [&str; 9] = [
     "libmd0",
 ];
 
+/// The packages of CNI plugins and of the static busybox.
+const CNI: &str = "containernetworking-plugins";
+const BUSYBOX: &str = "busybox-static";
+
+/// The file that says what was unpacked last.
+const CURRENT: &str = "current.json";
+
 /// The directory of unpacked packages.
 #[derive(Clone, Debug)]
 pub struct Packages {
@@ -29,7 +41,7 @@ pub struct Packages {
 }
 
 /// What the node takes from Debian.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpacked {
     /// The directory of CNI plugins.
     pub cni: PathBuf,
@@ -40,12 +52,22 @@ pub struct Unpacked {
 }
 
 /// An unpacked `nft`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nft {
     /// Its directory, for PATH.
     pub bin: PathBuf,
     /// Its libraries, for `LD_LIBRARY_PATH`.
     pub lib: PathBuf,
+}
+
+impl Nft {
+    fn in_tree(root: PathBuf) -> Self {
+        let lib = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+        Self {
+            bin: root.join("usr/sbin"),
+            lib: root.join(lib),
+        }
+    }
 }
 
 impl Packages {
@@ -56,42 +78,48 @@ impl Packages {
         }
     }
 
-    /// Everything that the node takes from Debian.
+    /// Everything that the node takes from Debian, fetched if it is missing, and noted.
     ///
     /// # Errors
     /// When a package is unknown or cannot be fetched.
     pub fn node(&self) -> Result<Unpacked, NodeError> {
-        let cni = self
-            .unpack("containernetworking-plugins", &[])?
-            .join("usr/lib/cni");
-        let busybox = self.unpack("busybox-static", &[])?.join("bin/busybox");
-        let nft = if find("nft").is_some() {
-            None
-        } else {
-            Some(self.nft()?)
+        let [nft, more @ ..] = NFTABLES;
+        let wanted = [CNI, BUSYBOX, nft];
+        // Asked once for all: without a cache of its own apt reads all its lists each time.
+        let policy = output(&machine("apt-cache").arg("policy").args(wanted))?;
+        let get = |package, more| self.tree(package, candidate(&policy, package), more);
+        let nft = || get(nft, &more).map(Nft::in_tree);
+        let unpacked = Unpacked {
+            cni: get(CNI, &[])?.join("usr/lib/cni"),
+            busybox: get(BUSYBOX, &[])?.join("bin/busybox"),
+            nft: find("nft").is_none().then(nft).transpose()?,
         };
-        Ok(Unpacked { cni, busybox, nft })
+        let note = self.dir.join(CURRENT);
+        let text = serde_json::to_vec_pretty(&unpacked)
+            .map_err(|e| io_error("describe", &note)(e.into()))?;
+        put(&note, text)?;
+        Ok(unpacked)
     }
 
-    fn nft(&self) -> Result<Nft, NodeError> {
-        let [first, more @ ..] = NFTABLES;
-        let root = self.unpack(first, &more)?;
-        let lib = root
-            .join("usr/lib")
-            .join(format!("{}-linux-gnu", std::env::consts::ARCH));
-        Ok(Nft {
-            bin: root.join("usr/sbin"),
-            lib,
-        })
-    }
-
-    /// Unpacks `package`, and `more` into the same tree; returns the tree.
+    /// What [`Packages::node`] has noted.
     ///
     /// # Errors
-    /// When it is unknown or cannot be fetched.
-    pub fn unpack(&self, package: &str, more: &[&str]) -> Result<PathBuf, NodeError> {
-        let policy = output(&machine("apt-cache").args(["policy", package]))?;
-        let Some(version) = candidate(&policy) else {
+    /// When there is no such note.
+    pub fn unpacked(&self) -> Result<Unpacked, NodeError> {
+        let note = self.dir.join(CURRENT);
+        let read = || Ok(serde_json::from_slice(&fs::read(&note)?)?);
+        read().map_err(io_error("read", &note))
+    }
+
+    /// The tree of a package, and `more` in the same one: that of the version which Debian has now, fetched if need be;
+    /// or the last one of the cache.
+    fn tree(
+        &self,
+        package: &str,
+        version: Option<&str>,
+        more: &[&str],
+    ) -> Result<PathBuf, NodeError> {
+        let Some(version) = version else {
             return self
                 .newest(package)?
                 .ok_or_else(|| NodeError::NoPackage(package.to_owned()));
@@ -143,10 +171,13 @@ impl Packages {
     }
 }
 
-/// The version that `apt-cache policy` would install.
-fn candidate(policy: &str) -> Option<&str> {
-    let version = policy
-        .lines()
+/// The version of a package that would be installed, in the answer of `apt-cache policy` about several.
+fn candidate<'a>(policy: &'a str, package: &str) -> Option<&'a str> {
+    let heading = format!("{package}:");
+    let mut lines = policy.lines().skip_while(|line| *line != heading).skip(1);
+    let version = lines
+        .by_ref()
+        .take_while(|line| line.starts_with(' '))
         .find_map(|line| line.trim().strip_prefix("Candidate: "))?;
     (version != "(none)").then_some(version)
 }
@@ -165,13 +196,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_candidate_is_read_and_none_is_none() {
-        assert_eq!(
-            candidate("x:\n  Installed: (none)\n  Candidate: 1:1.35.0-4+b1\n"),
-            Some("1:1.35.0-4+b1")
-        );
-        assert_eq!(candidate("x:\n  Installed: 1\n  Candidate: (none)\n"), None);
-        assert_eq!(candidate(""), None);
+    fn each_candidate_is_read_and_none_is_none() {
+        let policy = "x:\n  Installed: (none)\n  Candidate: 1:1.35.0-4+b1\n  Version table:\n     1 500\n\
+                      y:\n  Installed: 1\n  Candidate: (none)\nz:\nw:\n  Candidate: 3\n";
+        for (package, want) in [
+            ("x", Some("1:1.35.0-4+b1")),
+            ("y", None),
+            ("z", None),
+            ("w", Some("3")),
+            ("absent", None),
+        ] {
+            assert_eq!(candidate(policy, package), want, "{package}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_has_fetched_is_what_root_finds() {
+        let cache = tempfile::tempdir().unwrap();
+        let packages = Packages::in_cache(cache.path());
+        let error = packages.unpacked().unwrap_err().to_string();
+        assert!(error.contains(CURRENT), "{error}");
+        for name in [CNI, BUSYBOX, NFTABLES[0]] {
+            let policy = output(&machine("apt-cache").args(["policy", name])).unwrap();
+            let version = candidate(&policy, name).unwrap_or("1");
+            fs::create_dir_all(packages.dir.join(file_name(name, version))).unwrap();
+        }
+        let fetched = packages.node().unwrap();
+        assert_eq!(packages.unpacked().unwrap(), fetched);
+        assert!(fetched.busybox.ends_with("bin/busybox"));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Programs that outlive the command which starts them, each remembered by a file.
 //!
-//! A record is written as soon as the program runs, so that a killed `hack/up` leaves no program that the next one
-//! does not know of.
+//! A program begins only when its record is on disk ([`spawn_held`]), so that a `hack/up` killed at any moment leaves no
+//! program that the next one does not know of.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -16,6 +17,8 @@ use super::{CommandLine, Identity, ProcError};
 
 /// How long a program has to end after SIGKILL.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// Waits for a line, and becomes the program only if one comes: the end of whoever should send it ends this too.
+const HELD: &str = r#"read -r _ && exec "$@" </dev/null"#;
 
 /// The directory of records.
 #[derive(Clone, Debug)]
@@ -55,7 +58,7 @@ impl Ledger {
         if let Some(record) = self.get(command.name())?.filter(Record::is_alive) {
             return Ok(record);
         }
-        let process = spawn_detached(command, log)?;
+        let (mut child, process) = spawn_held(command, log)?;
         let order = self.all()?.iter().map(|r| r.order + 1).max().unwrap_or(0);
         let record = Record {
             name: command.name().to_owned(),
@@ -64,6 +67,9 @@ impl Ledger {
             order,
         };
         self.write(&record)?;
+        release(&mut child).map_err(|_| ended_at_once(command, log))?;
+        // Reaped by a thread, so that it does not stay as a zombie while this process lives.
+        std::thread::spawn(move || child.wait());
         Ok(record)
     }
 
@@ -136,13 +142,16 @@ impl Ledger {
         fs::remove_file(&path).map_err(|e| fault("cannot remove", &path, e))
     }
 
-    /// Writes a record whole or not at all.
+    /// Writes a record whole or not at all, for everybody to read: root writes those that an ordinary user's hack/status
+    /// looks at.
     fn write(&self, record: &Record) -> Result<(), ProcError> {
         let path = self.path(&record.name);
         let write = || -> io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(&self.dir)?;
             serde_json::to_writer(&mut file, record)?;
             file.flush()?;
+            let readable = fs::Permissions::from_mode(0o644);
+            file.as_file().set_permissions(readable)?;
             file.persist(&path).map_err(|e| e.error)?;
             Ok(())
         };
@@ -154,9 +163,9 @@ impl Ledger {
     }
 }
 
-/// Starts a program in a session of its own. `setsid` (util-linux) execs in place, so the pid is the program's. A
-/// thread reaps it, so that it does not stay as a zombie while this process lives.
-fn spawn_detached(command: &CommandLine, log: &Path) -> Result<Identity, ProcError> {
+/// Starts a program in a session of its own, held back until [`release`]. Both `setsid` (util-linux) and the shell exec
+/// in place, so that pid and start time are the program's from the first moment on.
+fn spawn_held(command: &CommandLine, log: &Path) -> Result<(Child, Identity), ProcError> {
     let output = OpenOptions::new()
         .create(true)
         .append(true)
@@ -170,20 +179,29 @@ fn spawn_detached(command: &CommandLine, log: &Path) -> Result<Identity, ProcErr
         program: command.program().to_owned(),
         source,
     };
-    // Asked here, because otherwise setsid starts well and the fault stands only in its log.
-    std::fs::metadata(command.program()).map_err(start)?;
-    let setsid = CommandLine::new("setsid", "setsid");
-    let mut child = command
+    // Asked here, because otherwise the shell starts well and the fault stands only in its log.
+    fs::metadata(command.program()).map_err(start)?;
+    let held = CommandLine::new("setsid", "setsid").args(["sh", "-c", HELD, command.name()]);
+    let child = command
         .clone()
-        .inside(&setsid)
+        .inside(&held)
         .command()
+        .stdin(Stdio::piped())
         .stdout(Stdio::from(output))
         .stderr(Stdio::from(errors))
         .spawn()
         .map_err(start)?;
     let identity = Identity::of(child.id() as i32).map_err(start)?;
-    std::thread::spawn(move || child.wait());
-    identity.ok_or_else(|| ended_at_once(command, log))
+    let identity = identity.ok_or_else(|| ended_at_once(command, log))?;
+    Ok((child, identity))
+}
+
+/// Lets a held program begin.
+fn release(child: &mut Child) -> io::Result<()> {
+    match child.stdin.take() {
+        Some(mut stdin) => stdin.write_all(b"\n"),
+        None => Ok(()),
+    }
 }
 
 fn ended_at_once(command: &CommandLine, log: &Path) -> ProcError {
@@ -242,6 +260,38 @@ mod tests {
         }
         ledger.stop("deaf", Duration::from_millis(50)).unwrap();
         assert!(!record.is_alive());
+    }
+
+    #[test]
+    fn a_program_whose_starter_ends_before_it_is_recorded_does_not_begin() {
+        let temp = tempfile::tempdir().unwrap();
+        let (log, mark) = (temp.path().join("log"), temp.path().join("mark"));
+        let touch = CommandLine::new("touch", "/usr/bin/touch").arg(&mark);
+        let (child, identity) = spawn_held(&touch, &log).unwrap();
+        assert!(identity.is_alive());
+        // As the kernel does when the starter ends.
+        let status = { child }.wait().unwrap();
+        assert!(!status.success() && !mark.exists());
+
+        let (mut child, identity) = spawn_held(&touch, &log).unwrap();
+        release(&mut child).unwrap();
+        assert!(child.wait().unwrap().success() && mark.exists());
+        assert!(!identity.is_alive());
+    }
+
+    #[test]
+    fn records_are_for_everybody_to_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let ledger = Ledger::in_dir(temp.path());
+        ledger
+            .start(&sleeper("one"), &temp.path().join("log"))
+            .unwrap();
+        let mode = fs::metadata(ledger.path("one"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o644);
+        ledger.stop_all(GRACE).unwrap();
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{RootError, io_error};
+use super::{RootError, io_error, ownership};
 use crate::node;
 use crate::proc::Ledger;
-use crate::state::State;
+use crate::state::{LOCKS, State};
 
 /// How long a program has to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
@@ -21,8 +21,10 @@ pub enum Keep {
     Logs,
 }
 
-/// Ends everything and removes the state. Safe to run again, and when nothing runs.
+/// Ends everything and removes the state. Safe to run again, and when nothing runs. Locks stay for whoever waits for
+/// them, and logs that are kept are given to the user.
 pub fn down(state: &State, keep: Keep) -> Result<(), RootError> {
+    let _lock = state.root_lock()?;
     node::down(state)?;
     Ledger::in_dir(state.run()).stop_all(GRACE)?;
     let mounts =
@@ -36,8 +38,9 @@ pub fn down(state: &State, keep: Keep) -> Result<(), RootError> {
     };
     for entry in entries {
         let path = entry.map_err(io_error(state.root()))?.path();
-        let kept = path.ends_with("lock") || keep == Keep::Logs && path == state.logs();
-        if !kept {
+        if keep == Keep::Logs && path == state.logs() {
+            ownership::give(&path, state.root())?;
+        } else if !LOCKS.iter().any(|lock| path.ends_with(lock)) {
             remove(&path)?;
         }
     }

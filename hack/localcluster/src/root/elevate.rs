@@ -6,19 +6,24 @@ use std::process::Command;
 
 use super::{RootError, io_error};
 
-/// Runs this program with `args`, through sudo unless this is root; says so, because sudo may ask for a password.
-pub fn elevate(args: &[OsString]) -> Result<(), RootError> {
+/// Runs this program with `args`, through sudo unless this is root; says what for, because sudo may ask for a password.
+pub fn elevate(what: &str, args: &[OsString]) -> Result<(), RootError> {
     let program = std::env::current_exe().map_err(io_error("/proc/self/exe"))?;
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("The next part needs root: running it through sudo.");
+        eprintln!("Through sudo: {what}.");
     }
-    let mut command = command(&program, args, root);
-    let status = command.status().map_err(io_error(command.get_program()))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(RootError::Elevated(status))
+    let status = command(&program, args, root).status().map_err(|source| {
+        if root {
+            io_error(&program)(source)
+        } else {
+            RootError::NoSudo(source)
+        }
+    })?;
+    match (status.success(), root) {
+        (true, _) => Ok(()),
+        (false, true) => Err(RootError::Failed(status)),
+        (false, false) => Err(RootError::FailedThroughSudo(status)),
     }
 }
 

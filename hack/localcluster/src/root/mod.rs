@@ -54,9 +54,23 @@ pub enum RootError {
     /// Something is still mounted below the state directory.
     #[error("{0} is still mounted: nothing was removed. Unmount it, then run hack/down again")]
     Mounted(String),
+    /// The part that runs as root of another command does not end.
+    #[error(transparent)]
+    Lock(#[from] crate::lock::LockError),
+    /// There is no sudo.
+    #[error(
+        "the node part needs root, and sudo does not run ({0}): install it (`apt install sudo`), or run this as root"
+    )]
+    NoSudo(io::Error),
+    /// This program failed as root; it has said why.
+    #[error("the part that needs root failed ({0}): the reason stands above")]
+    Failed(std::process::ExitStatus),
     /// sudo or what it ran failed; that has said why.
-    #[error("the part that needs root failed ({0})")]
-    Elevated(std::process::ExitStatus),
+    #[error(
+        "the part that runs through sudo failed ({0}): the reason stands above, and if it is sudo's own, \
+         this user may not use it, or it needs a terminal to ask for a password"
+    )]
+    FailedThroughSudo(std::process::ExitStatus),
 }
 
 fn io_error(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> RootError {

@@ -31,6 +31,7 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 
 /// Brings up the cluster, or what of it does not run. `localcluster` is this program's file: the node runs it too.
 pub async fn up(state: &State, places: &Places, localcluster: PathBuf) -> Result<(), RootError> {
+    let _lock = state.root_lock()?;
     state.create()?;
     let result = bring_up(state, places, localcluster).await;
     // After a failure too: the user has to see what ran and what it logged.
@@ -45,6 +46,7 @@ pub fn import(
     localcluster: PathBuf,
     archives: &[PathBuf],
 ) -> Result<(), RootError> {
+    let _lock = state.root_lock()?;
     let programs = programs(
         &Assets::find(&Binary::CLUSTER, places)?,
         places,
@@ -92,7 +94,7 @@ fn programs(
     places: &Places,
     localcluster: PathBuf,
 ) -> Result<Programs, RootError> {
-    let unpacked = Packages::in_cache(places.base()).node()?;
+    let unpacked = Packages::in_cache(places.base()).unpacked()?;
     let find = |binary| Ok::<_, AssetsError>(assets.path(binary)?.to_owned());
     Ok(Programs::new(localcluster, unpacked, find)?)
 }

@@ -39,7 +39,7 @@ impl Step for Compile {
 
     async fn run(&self, context: &Context) -> anyhow::Result<()> {
         for (profile, packages) in builds(&context.target) {
-            cargo(&context.top, profile, &packages).await?;
+            cargo(context, profile, &packages).await?;
         }
         context.state.create()?;
         for name in FOR_PATH {
@@ -63,14 +63,15 @@ fn builds(target: &Target) -> Vec<(Profile, Vec<&'static str>)> {
     }
 }
 
-/// Cargo shows its progress itself.
-async fn cargo(top: &Path, profile: Profile, packages: &[&str]) -> anyhow::Result<()> {
+/// Cargo shows its progress itself. That of a killed run goes on to its end, and this one waits for it.
+async fn cargo(context: &Context, profile: Profile, packages: &[&str]) -> anyhow::Result<()> {
     let mut cargo = tokio::process::Command::new("cargo");
     cargo.args(["build", "--locked", "--bins"]);
     cargo.args((profile == Profile::Release).then_some("--release"));
     cargo.args(packages.iter().flat_map(|name| ["--package", name]));
     cargo
-        .current_dir(top)
+        .current_dir(&context.top)
+        .env("TMPDIR", context.temporary("cargo")?)
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let status = cargo.status().await.context("cannot run cargo")?;

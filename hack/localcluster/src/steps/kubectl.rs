@@ -7,7 +7,8 @@ use std::process::Stdio;
 use anyhow::Context as _;
 use tokio::io::AsyncWriteExt as _;
 
-use super::Context;
+use super::existing::Existing;
+use super::{Context, Target};
 use crate::harness::Kubectl;
 
 /// Whose fields these are.
@@ -17,11 +18,17 @@ const ROLLOUT_LIMIT: &str = "180s";
 
 /// kubectl on the cluster of `context`, with a cache of its own.
 pub(super) fn kubectl(context: &Context) -> Kubectl {
-    Kubectl::new(
-        context.state.bin().join("kubectl"),
-        context.kubeconfig(),
-        context.state.kubectl_cache(),
-    )
+    match &context.target {
+        Target::Existing { kubeconfig, .. } => {
+            let kubeconfig = kubeconfig.clone();
+            Existing { kubeconfig }.kubectl(&context.state)
+        }
+        Target::Local | Target::Dev => Kubectl::new(
+            context.state.bin().join("kubectl"),
+            context.kubeconfig(),
+            context.state.kubectl_cache(),
+        ),
+    }
 }
 
 /// The manifests of a kustomization.

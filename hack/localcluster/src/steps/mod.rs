@@ -8,6 +8,7 @@ mod answers;
 mod catalog;
 mod checks;
 mod compile;
+pub mod existing;
 mod host;
 pub mod images;
 mod kubectl;
@@ -16,6 +17,7 @@ pub mod localvirt;
 mod node;
 mod packages;
 mod programs;
+mod rights;
 pub mod server;
 
 use std::ffi::OsString;
@@ -71,6 +73,14 @@ impl Context {
         self.top.join("_build")
     }
 
+    /// For what `program` makes on the way: a run that is killed leaves nothing outside of the build directory.
+    pub fn temporary(&self, program: &str) -> anyhow::Result<PathBuf> {
+        use anyhow::Context as _;
+        let dir = self.build_dir().join("tmp").join(program);
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
     /// A client of the administrator of that cluster.
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
         Ok(crate::harness::administrator(&self.kubeconfig()).await?)
@@ -120,8 +130,9 @@ pub fn list(target: &Target) -> Vec<Box<dyn Step>> {
     match target {
         Target::Local | Target::Dev => {
             vec![
-                Box::new(packages::Packages),
                 Box::new(checks::Checks),
+                Box::new(rights::Rights),
+                Box::new(packages::Packages),
                 Box::new(programs::Programs::cluster()),
                 Box::new(node::Node),
                 Box::new(compile::Compile),
@@ -136,6 +147,7 @@ pub fn list(target: &Target) -> Vec<Box<dyn Step>> {
             Box::new(images::Pusher),
             Box::new(programs::Programs::client()),
             Box::new(answers::Answers),
+            Box::new(answers::Allowed),
             Box::new(compile::Compile),
             Box::new(images::Build),
             Box::new(images::Push),
@@ -225,6 +237,12 @@ mod tests {
         let error = format!("{:#}", run(&steps, &context()).await.unwrap_err());
         assert_eq!(error, "counting failed: no more numbers");
         assert_eq!(after.runs.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_machine_is_checked_before_it_is_changed() {
+        let names: Vec<_> = list(&Target::Local).iter().map(|s| s.name()).collect();
+        assert_eq!(names[0], "checking the machine");
     }
 
     #[test]

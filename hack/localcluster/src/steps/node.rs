@@ -26,11 +26,13 @@ impl Step for Node {
 
     async fn run(&self, context: &Context) -> anyhow::Result<()> {
         let args = context.root_command("root-up");
-        Ok(tokio::task::spawn_blocking(move || elevate(&args)).await??)
+        let what = "starting the node and the control plane";
+        Ok(tokio::task::spawn_blocking(move || elevate(what, &args)).await??)
     }
 }
 
-fn all_run(state: &State) -> anyhow::Result<bool> {
+/// Whether all programs of the node and the control plane run.
+pub(super) fn all_run(state: &State) -> anyhow::Result<bool> {
     let records = Ledger::in_dir(state.run()).all()?;
     let runs = |name: &&str| {
         records

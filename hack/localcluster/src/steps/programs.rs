@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use async_trait::async_trait;
 
+use super::node::all_run;
 use super::{Context, Found, Step};
 use crate::assets::{Assets, Binary};
 use crate::node::packages::Packages;
@@ -46,7 +47,8 @@ impl Step for Programs {
         let there = |b: &Binary| context.places.find(*b).is_some();
         let done = self.wanted.iter().all(there)
             && link.read_link().ok() == context.places.find(Binary::Kubectl)
-            && (!self.node || context.places.base().join("debian").is_dir());
+            // Debian's updates are for the next node.
+            && (!self.node || all_run(&context.state)?);
         Ok(if done { Found::Done } else { Found::ToDo })
     }
 

@@ -9,14 +9,13 @@
 )]
 
 mod cluster;
-mod snapshot;
 
 use std::time::Duration;
 
 use cluster::Cluster;
 use localcluster::controlplane::ServiceRanges;
-use localcluster::node::{self, images, namespaces::Namespaces};
-use snapshot::Snapshot;
+use localcluster::harness::Snapshot;
+use localcluster::node::{self, footprint, images, namespaces::Namespaces};
 
 /// A server on both families, a client, and a dual-stack Service between them.
 const PODS: &str = r#"
@@ -61,7 +60,8 @@ fn a_node_runs_pods_and_leaves_nothing_behind() {
     }
     let dir = tempfile::tempdir().unwrap();
     let cluster = Cluster::new(dir.path());
-    let before = Snapshot::take(dir.path());
+    let own = footprint::name(cluster.state().root());
+    let before = Snapshot::take(dir.path(), &own).unwrap();
     let up = cluster.up();
 
     pods_run(&cluster);
@@ -73,9 +73,8 @@ fn a_node_runs_pods_and_leaves_nothing_behind() {
     a_killed_start_is_undone(&cluster);
 
     cluster.down();
-    // The kernel takes a network namespace apart a moment after its last process.
-    let left = before.until_same(dir.path(), Duration::from_secs(10));
-    assert_eq!(left, Vec::<String>::new());
+    let left = before.until_same(dir.path(), &own, Duration::from_secs(10));
+    assert_eq!(left.unwrap(), Vec::<String>::new());
     assert!(!cluster.state().node().exists());
 }
 
@@ -92,7 +91,7 @@ fn pods_run(cluster: &Cluster) {
     assert_eq!(cluster.fails("exec client -- sh -c 'exit 7'"), 7);
     assert_eq!(
         cluster.kubectl("exec client -- cat /proc/sys/vm/overcommit_memory"),
-        snapshot::overcommit()
+        std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap()
     );
 }
 
@@ -139,7 +138,8 @@ fn the_machine_is_reached_and_nothing_beyond(cluster: &Cluster) {
 /// route leads to pods or Services.
 fn nothing_of_the_machine_changed(before: &Snapshot, cluster: &Cluster) {
     let link = cluster.link();
-    let difference = before.difference(&Snapshot::take(cluster.state().root()));
+    let now = Snapshot::take(cluster.state().root(), &link).unwrap();
+    let difference = before.difference(&now);
     assert!(
         difference.iter().all(|line| line.starts_with("+ ")),
         "{difference:#?}"

@@ -3,13 +3,18 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
 
 use super::recipe::{Image, Named, named};
+use crate::lock::hold;
 use crate::steps::compile::{Profile, program};
 use crate::steps::{Context, Found, Step};
+
+/// How long another run may take that builds all of them.
+const LOCK_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 pub(in crate::steps) struct Build;
 
@@ -28,10 +33,14 @@ impl Step for Build {
     }
 
     async fn run(&self, context: &Context) -> anyhow::Result<()> {
+        let lock = context.build_dir().join("lock");
+        let who = "another run that is building images of this checkout";
+        let _lock = tokio::task::spawn_blocking(move || hold(&lock, who, LOCK_LIMIT)).await??;
+        empty(context)?;
         for image in stale(context)? {
             build(&image, context).await?;
         }
-        Ok(())
+        empty(context)
     }
 }
 
@@ -48,7 +57,14 @@ fn stale(context: &Context) -> anyhow::Result<Vec<Named>> {
     Ok(stale)
 }
 
-/// The script makes the archive whole or not at all; what it was made of is noted afterwards.
+/// Removes what a killed run was making.
+fn empty(context: &Context) -> anyhow::Result<()> {
+    let dir = context.temporary("images")?;
+    fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
+}
+
+/// The script makes the archive whole or not at all, and ends with this process; what it was made of is noted
+/// afterwards.
 async fn build(image: &Named, context: &Context) -> anyhow::Result<()> {
     let (archive, note) = (image.archive(context), note(image, context));
     if let Some(dir) = archive.parent() {
@@ -56,11 +72,14 @@ async fn build(image: &Named, context: &Context) -> anyhow::Result<()> {
     }
     eprintln!("  {}", image.name());
     let script = context.top.join(image.image.script());
-    let mut command = tokio::process::Command::new(&script);
+    let mut command = tokio::process::Command::new("setpriv");
     command
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(&script)
         .args(image.image.args(&archive, &image.name())?)
         .env("OCI_ARCHIVE", program("oci-archive", Profile::Release)?)
         .env("BINARIES", release_dir()?)
+        .env("TMPDIR", context.temporary("images")?)
         .current_dir(&context.top)
         .stdin(Stdio::null())
         .kill_on_drop(true);

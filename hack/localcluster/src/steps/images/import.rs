@@ -98,7 +98,8 @@ pub async fn import(context: &Context, archives: &[PathBuf]) -> anyhow::Result<(
             .iter()
             .map(|archive| archive.clone().into_os_string()),
     );
-    Ok(tokio::task::spawn_blocking(move || elevate(&words)).await??)
+    let what = "importing images into the node";
+    Ok(tokio::task::spawn_blocking(move || elevate(what, &words)).await??)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! which knows registries and the user's logins (`skopeo login`, `docker login`).
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::process::Stdio;
 
 use anyhow::Context as _;
@@ -74,18 +75,28 @@ impl Step for Push {
     }
 }
 
-/// skopeo's words. The policy of signatures is for images from outside; this one was just built here.
+/// skopeo's words. The policy of signatures is for images from outside; this one was just built here. A registry on
+/// this machine's loopback may speak plain HTTP, as for docker and containerd.
 fn copy(image: &Named, context: &Context, repository: &str) -> Vec<OsString> {
     let mut from = OsString::from("oci-archive:");
     from.push(image.archive(context));
-    vec![
-        "--insecure-policy".into(),
-        "copy".into(),
+    let plain = is_loopback(repository).then_some("--dest-tls-verify=false");
+    let mut words: Vec<OsString> = vec!["--insecure-policy".into(), "copy".into()];
+    words.extend(plain.map(OsString::from));
+    words.extend([
         // Digests stay those of the archive.
         "--preserve-digests".into(),
         from,
         format!("docker://{}", image.in_repository(repository)).into(),
-    ]
+    ]);
+    words
+}
+
+fn is_loopback(repository: &str) -> bool {
+    let registry = repository.split('/').next().unwrap_or(repository);
+    let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -94,6 +105,20 @@ mod tests {
     use crate::state::State;
 
     use super::*;
+
+    #[test]
+    fn only_a_registry_of_this_machine_may_do_without_tls() {
+        for (repository, want) in [
+            ("localhost:5000/team", true),
+            ("127.0.0.1:5000/team", true),
+            ("127.9.9.9/team", true),
+            ("localhost.example/team", false),
+            ("10.0.0.1:5000/team", false),
+            ("registry.example/localhost", false),
+        ] {
+            assert_eq!(is_loopback(repository), want, "{repository}");
+        }
+    }
 
     #[test]
     fn an_archive_goes_under_its_tag_into_the_repository() {
@@ -109,7 +134,7 @@ mod tests {
         };
         let words = copy(&image, &context, "r.example/team");
         assert_eq!(
-            words[3..],
+            words[words.len() - 2..],
             [
                 "oci-archive:/top/_build/images/workspaces-apiserver.tar",
                 "docker://r.example/team/workspaces-apiserver:0123456789ab",
