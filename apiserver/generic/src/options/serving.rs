@@ -50,6 +50,24 @@ pub struct ServingOptions {
     )]
     pub max_requests_inflight: usize,
 
+    /// Requests of one user under way, beside watches and streams; more are answered with 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        overrides_with = "max_requests_inflight_per_user"
+    )]
+    pub max_requests_inflight_per_user: usize,
+
+    /// Watches that one user may have open; more are answered with 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 500,
+        overrides_with = "max_watches_per_user"
+    )]
+    pub max_watches_per_user: usize,
+
     /// Time for a request that is neither a watch nor a stream
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_duration, overrides_with = "request_timeout")]
     pub request_timeout: Duration,
@@ -86,12 +104,23 @@ impl ServingOptions {
             tls_cert_file,
             tls_private_key_file,
             max_requests_inflight,
+            max_requests_inflight_per_user,
+            max_watches_per_user,
             request_timeout,
             shutdown_delay_duration,
             shutdown_grace_period,
         } = self;
-        if max_requests_inflight == 0 {
-            faults.add("--max-requests-inflight", "must be at least 1");
+        for (flag, most) in [
+            ("--max-requests-inflight", max_requests_inflight),
+            (
+                "--max-requests-inflight-per-user",
+                max_requests_inflight_per_user,
+            ),
+            ("--max-watches-per-user", max_watches_per_user),
+        ] {
+            if most == 0 {
+                faults.add(flag, "must be at least 1");
+            }
         }
         if request_timeout.is_zero() {
             faults.add("--request-timeout", "must be longer than 0");
@@ -102,6 +131,8 @@ impl ServingOptions {
             certificate: certificate(tls_cert_file, tls_private_key_file, faults),
             limits: RequestLimits {
                 max_inflight: max_requests_inflight,
+                max_inflight_per_user: max_requests_inflight_per_user,
+                max_watches_per_user,
                 timeout: request_timeout,
             },
             shutdown: ShutdownPlan {

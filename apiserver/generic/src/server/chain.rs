@@ -13,7 +13,7 @@ use super::{
     identity::{
         AUDIT_ID, audit_id, audit_request, client_address, refuse_impersonation, unauthorized,
     },
-    inflight::Inflight,
+    inflight::{Inflight, Place},
     labels,
     tracked::Held,
 };
@@ -139,8 +139,13 @@ impl Chain {
         held: &mut Held,
     ) -> Result<Response<Body>, ApiError> {
         refuse_impersonation(call.request.headers())?;
-        if call.info.is_resource && !held.long_running {
-            held.place = self.inflight.enter(&user)?;
+        if call.info.is_resource {
+            held.place = match held.long_running {
+                false => self.inflight.enter(&user)?,
+                true if call.info.verb == "watch" => self.inflight.watch(&user)?,
+                // Streams have limits of their own, which their handlers know.
+                true => Place::default(),
+            };
         }
         let decision = authz::authorize(&*self.authorizer, &user, call.info.attributes()).await;
         self.note_decision(&decision, &call.record);

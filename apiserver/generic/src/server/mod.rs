@@ -48,7 +48,11 @@ pub enum ServerError {
 pub struct RequestLimits {
     /// Requests under way that are neither watches nor streams.
     pub max_inflight: usize,
-    /// For one of them.
+    /// Of one user.
+    pub max_inflight_per_user: usize,
+    /// Watches of one user.
+    pub max_watches_per_user: usize,
+    /// For one request.
     pub timeout: Duration,
 }
 
@@ -56,6 +60,8 @@ impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             max_inflight: 400,
+            max_inflight_per_user: 100,
+            max_watches_per_user: 500,
             timeout: Duration::from_secs(60),
         }
     }
@@ -149,7 +155,7 @@ impl Server {
         let chain = Chain {
             discovery: Discovery::new(&rows, &version),
             openapi: OpenApi::new(&rows, &title, &version)?,
-            inflight: inflight::Inflight::new(limits.max_inflight),
+            inflight: inflight::Inflight::new(limits),
             timeout: limits.timeout,
             rows,
             authentication,

@@ -354,6 +354,34 @@ async fn documents_come_from_memory_and_unknown_paths_are_404() {
 }
 
 #[tokio::test]
+async fn one_users_requests_leave_room_for_anothers() {
+    let limits = RequestLimits {
+        max_inflight_per_user: 1,
+        max_watches_per_user: 1,
+        ..RequestLimits::default()
+    };
+    let f = Arc::new(Fixture::start(limits).await);
+    let slow = tokio::spawn({
+        let (f, path) = (
+            f.clone(),
+            "/apis/toys.example.com/v1/namespaces/a/robots/slow",
+        );
+        async move { f.proxied("jane", path, "").await.code() }
+    });
+    f.entered.notified().await;
+    let refused = f.proxied("jane", ROBOT, "").await;
+    assert_eq!(
+        (refused.code(), refused.header("retry-after").as_deref()),
+        (429, Some("1"))
+    );
+    assert_eq!(f.proxied("joe", ROBOT, "").await.code(), 200);
+    f.leave.notify_one();
+    assert_eq!(slow.await.unwrap(), 200);
+    assert_eq!(f.proxied("jane", ROBOT, "").await.code(), 200);
+    Arc::into_inner(f).unwrap().end().await;
+}
+
+#[tokio::test]
 async fn the_limit_is_429_but_watches_and_documents_pass() {
     let limits = RequestLimits {
         max_inflight: 1,

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::inflight::Place;
 use crate::{
     Body, Metrics,
     audit::Record,
@@ -28,8 +28,8 @@ pub(super) struct Held {
     pub(super) long_running: bool,
     /// The answer's code; 0 as long as there is none, and for ever if the client goes away first.
     pub(super) code: u16,
-    /// Its place under the limit.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    /// Its place under the limits.
+    pub(super) place: Place,
     /// Its audit.
     pub(super) audit: Record,
 }
@@ -50,7 +50,7 @@ impl Held {
             began: Instant::now(),
             long_running,
             code: 0,
-            place: None,
+            place: Place::default(),
             audit: Record::none(),
         }
     }
