@@ -8,6 +8,7 @@
 pub mod control;
 pub mod managed;
 pub mod options;
+pub mod pace;
 pub mod registrar;
 mod run;
 pub mod serving_certificate;

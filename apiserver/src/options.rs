@@ -6,6 +6,8 @@ use apiserver_generic::{duration, options::GenericOptions};
 use apiservice::registration::ServiceReference;
 use clap::{ArgAction, Args, Parser, ValueEnum};
 
+use crate::streams::limits::LimitOptions;
+
 /// Workspaces as a Kubernetes API: aggregated API server and controller
 ///
 /// Registers kubeworkspaces.io/v1alpha1 with kube-apiserver, identifies callers by the front proxy's
@@ -114,6 +116,37 @@ pub struct WorkspacesOptions {
     /// The longest life of a stream: bounds what authorization cannot see, such as expired tokens
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = go_duration, overrides_with = "stream_max_duration")]
     pub stream_max_duration: Duration,
+
+    /// How long open streams may go on while kube-apiserver cannot be asked whether they are allowed
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_duration, overrides_with = "authorization_grace")]
+    pub authorization_grace: Duration,
+
+    /// Streams that one user may have open on this replica; more are answered with 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 500,
+        overrides_with = "max_streams_per_user"
+    )]
+    pub max_streams_per_user: usize,
+
+    /// Streams that one user may begin to open on this replica in a second; more are answered with 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 20,
+        overrides_with = "max_stream_setups_per_user"
+    )]
+    pub max_stream_setups_per_user: u32,
+
+    /// Streams to one workspace that may be open on this replica; more are answered with 429
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        overrides_with = "max_streams_per_workspace"
+    )]
+    pub max_streams_per_workspace: usize,
 }
 
 /// Where the serving certificate comes from.
@@ -142,9 +175,7 @@ impl Options {
             CertificateMode::SelfManaged if files => faults.push("--tls-cert-file has no use with --certificates=self-managed: leave one of them out".to_owned()),
             CertificateMode::Files | CertificateMode::SelfManaged => {}
         }
-        if workspaces.stream_max_duration.is_zero() {
-            faults.push("--stream-max-duration must be longer than 0".to_owned());
-        }
+        faults.extend(workspaces.stream_faults());
         faults
     }
 
@@ -161,6 +192,38 @@ impl Options {
 }
 
 impl WorkspacesOptions {
+    fn stream_faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.stream_max_duration.is_zero() {
+            faults.push("--stream-max-duration must be longer than 0".to_owned());
+        }
+        for (flag, zero) in [
+            ("--max-streams-per-user", self.max_streams_per_user == 0),
+            (
+                "--max-stream-setups-per-user",
+                self.max_stream_setups_per_user == 0,
+            ),
+            (
+                "--max-streams-per-workspace",
+                self.max_streams_per_workspace == 0,
+            ),
+        ] {
+            if zero {
+                faults.push(format!("{flag} must be at least 1"));
+            }
+        }
+        faults
+    }
+
+    /// The limits of streams.
+    pub fn stream_limits(&self) -> LimitOptions {
+        LimitOptions {
+            per_user: self.max_streams_per_user,
+            set_ups_per_second: self.max_stream_setups_per_user,
+            per_workspace: self.max_streams_per_workspace,
+        }
+    }
+
     /// Where kube-apiserver reaches us.
     pub fn service(&self) -> ServiceReference {
         ServiceReference {
@@ -196,7 +259,14 @@ mod tests {
     #[test]
     fn flags_that_do_not_go_together_are_named() {
         let files = ["--tls-cert-file=a", "--tls-private-key-file=b"];
-        let table: [(&[&str], usize); 6] = [
+        let none = [
+            "--max-streams-per-user=0",
+            "--max-stream-setups-per-user=0",
+            "--max-streams-per-workspace=0",
+            "--stream-max-duration=0s",
+        ];
+        let table: [(&[&str], usize); 7] = [
+            (&none, 4),
             (&[], 0),
             (&["--register=true"], 0),
             (&files, 0),

@@ -6,7 +6,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use apiserver_generic::{
-    Metrics,
+    Authorizer, Metrics,
     admission::{ClusterNamespaces, Namespaces},
     audit::AuditLog,
     discovery::VersionInfo,
@@ -22,16 +22,18 @@ use uuid::Uuid;
 
 use crate::{
     control, managed,
-    options::Options,
+    options::{Options, WorkspacesOptions},
     sessions::{SessionDeps, Sessions, Timing, lease::ClusterLeases, replica::ReplicaId},
     stores::{Replica, Stores},
     streams::{
         self,
         dial::tcp::PodNetwork,
         files::{self, Files},
+        limits::StreamLimits,
         metrics::StreamMetrics,
         opening::{StreamDeps, StreamOptions, Streams},
         permit::Gates,
+        recheck::{self, RecheckDeps, Rechecks, Times},
     },
 };
 
@@ -126,15 +128,16 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
     };
 
     let sessions = sessions(&client, &stores, &workspaces, &tasks, &rest)?;
-    let streams = streams(
-        &client,
-        &stores,
-        &namespaces,
+    let parts = StreamParts {
+        stores: &stores,
+        namespaces: &namespaces,
         sessions,
-        &metrics,
-        &lifecycle,
-        &workspaces,
-    )?;
+        metrics: &metrics,
+        lifecycle: &lifecycle,
+        workspaces: &workspaces,
+        authorizer: delegation.authorizer.clone(),
+    };
+    let streams = streams(parts, &client, &tasks, &rest)?;
     let group = stores.iter().fold(Group::new(), |group, store| {
         group.resource(store.registry.clone())
     });
@@ -191,7 +194,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
 fn sessions(
     client: &Client,
     stores: &Stores,
-    workspaces: &crate::options::WorkspacesOptions,
+    workspaces: &WorkspacesOptions,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<Sessions, RunError> {
@@ -213,39 +216,75 @@ fn sessions(
     Ok(Sessions::start(deps, tasks, stop))
 }
 
-fn streams(
-    client: &Client,
-    stores: &Stores,
-    namespaces: &Arc<dyn Namespaces>,
+/// What streams are made of here.
+struct StreamParts<'a> {
+    stores: &'a Stores,
+    namespaces: &'a Arc<dyn Namespaces>,
     sessions: Sessions,
-    metrics: &Metrics,
-    lifecycle: &Lifecycle,
-    workspaces: &crate::options::WorkspacesOptions,
+    metrics: &'a Metrics,
+    lifecycle: &'a Lifecycle,
+    workspaces: &'a WorkspacesOptions,
+    authorizer: Arc<dyn Authorizer>,
+}
+
+fn streams(
+    parts: StreamParts<'_>,
+    client: &Client,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
 ) -> Result<Streams, RunError> {
-    let mut stream_metrics = None;
-    metrics.register(|registry| stream_metrics = Some(StreamMetrics::register(registry)));
-    let idle = workspaces.stream_idle_timeout;
+    let StreamParts {
+        stores,
+        namespaces,
+        sessions,
+        metrics: registry,
+        lifecycle,
+        workspaces,
+        authorizer,
+    } = parts;
+    let mut metrics = None;
+    registry.register(|registry| metrics = Some(StreamMetrics::register(registry)));
+    let metrics = metrics.ok_or(RunError::Table("metrics"))?;
+    let options = stream_options(workspaces);
+    let living = sessions.clone();
+    let deps = RecheckDeps {
+        authorizer,
+        replicas: Arc::new(move || living.replicas()),
+        metrics: metrics.clone(),
+        times: options.recheck,
+    };
+    let rechecks = Rechecks::start(deps, tasks, stop);
+    recheck::watch::start(client, &rechecks, tasks, stop);
+    let stored = stores.get("workspaces");
+    let stored = stored.ok_or(RunError::Table("workspaces"))?;
     Ok(Streams::new(StreamDeps {
         client: client.clone(),
         network: Arc::new(PodNetwork),
-        workspaces: stores
-            .get("workspaces")
-            .ok_or(RunError::Table("workspaces"))?
-            .storage
-            .clone(),
+        workspaces: stored.storage.clone(),
         namespaces: namespaces.clone(),
         sessions,
+        limits: StreamLimits::new(workspaces.stream_limits(), metrics.clone()),
         gates: Gates::default().with(Arc::new(Files::new(files::raise()))),
-        metrics: stream_metrics.ok_or(RunError::Table("metrics"))?,
+        rechecks,
+        metrics,
         tasks: lifecycle.streams.clone(),
-        options: StreamOptions {
-            allowed_origins: workspaces.allowed_origins.clone(),
-            undeclared_ports: workspaces.allow_undeclared_ports,
-            idle_after: (!idle.is_zero()).then_some(idle),
-            max_duration: workspaces.stream_max_duration,
-            ..StreamOptions::default()
-        },
+        options,
     }))
+}
+
+fn stream_options(workspaces: &WorkspacesOptions) -> StreamOptions {
+    let idle = workspaces.stream_idle_timeout;
+    StreamOptions {
+        allowed_origins: workspaces.allowed_origins.clone(),
+        undeclared_ports: workspaces.allow_undeclared_ports,
+        idle_after: (!idle.is_zero()).then_some(idle),
+        max_duration: workspaces.stream_max_duration,
+        recheck: Times {
+            grace: workspaces.authorization_grace,
+            ..Times::default()
+        },
+        ..StreamOptions::default()
+    }
 }
 
 fn audit(path: Option<&std::path::Path>, metrics: &Metrics) -> Result<AuditLog, RunError> {

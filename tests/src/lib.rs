@@ -7,4 +7,6 @@ pub mod guests;
 pub mod kubectls;
 pub mod machines;
 pub mod manifests;
+pub mod replicas;
+pub mod servers;
 pub mod stream;

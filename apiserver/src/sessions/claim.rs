@@ -3,15 +3,18 @@
 //! ```text
 //!            create                    successor written
 //!   Free ─────────────► Held ───────────────────────────► Contested
-//!    ▲                   │ deletionTimestamp                 │ the holder's stream has ended
-//!    │                   ▼                                   ▼
-//!    └──────────────── Ending                    Held, by the successor (HandedOver to it)
-//!        stream ended, object removed
+//!    ▲                   │ ▲ deletionTimestamp               │ the holder's stream has ended
+//!    │                   ▼ └───────────┐ confirmed           ▼
+//!    ├──────────────── Ending          └────────────────── Offered (HandedOver to the successor)
+//!    │   stream ended, object removed                        │ nobody comes
+//!    └───────────────────────────────────────────────────────┘
 //! ```
 //! `Abandoned` is any of them whose replica is dead: another replica removes it, or hands it over.
+//! Only in `Held`, `Contested` and `Ending` may there be a stream: who was offered a session confirms
+//! by compare-and-swap before they dial, so that an offer can be withdrawn by anybody.
 
-use apiserver_generic::{ApiError, Object};
-use apiservice::v1alpha1::{GROUP, SessionSuccessor, WorkspaceSessionSpec};
+use apiserver_generic::Object;
+use apiservice::v1alpha1::{SessionSuccessor, WorkspaceSessionSpec};
 
 use super::record;
 
@@ -39,6 +42,8 @@ pub enum Claim {
     Ending(WorkspaceSessionSpec),
     /// Somebody does, and somebody else waits for it.
     Contested(WorkspaceSessionSpec, SessionSuccessor),
+    /// It was handed to somebody who has not come for it yet.
+    Offered(WorkspaceSessionSpec),
     /// It is ours now: our claim was waiting for it.
     HandedOver,
     /// Its holder is no more.
@@ -59,21 +64,23 @@ pub fn judge(stored: Option<&Object>, fate: impl Fn(&str) -> Fate, mine: &str) -
     }
     match spec.successor.clone() {
         _ if object.deletion_timestamp().is_some() => Claim::Ending(spec),
+        _ if spec.offered => Claim::Offered(spec),
         Some(successor) => Claim::Contested(spec, successor),
         None => Claim::Held(spec),
     }
 }
 
 /// What the holder of a session is told by a change of its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Notice {
     /// Go on.
+    #[default]
     Keep,
     /// Somebody takes it over.
     TakenOver,
     /// Somebody deleted the session.
     Ended,
-    /// The object is gone or somebody else's: the claim is lost.
+    /// The object is gone or somebody else's, or it cannot be proved any more that it is not.
     Lost,
 }
 
@@ -89,43 +96,6 @@ pub fn notice(stored: Option<&Object>, uid: &str, mine: &str) -> Notice {
         Some(_) => Notice::TakenOver,
         None => Notice::Keep,
     }
-}
-
-/// 409 for a stream that somebody holds: who, since when, and what to do.
-pub fn held(holder: &WorkspaceSessionSpec, ending: bool) -> ApiError {
-    let mode = holder.mode.as_str();
-    let workspace = &holder.workspace;
-    let what = if ending {
-        "it is being ended; try again in a moment".to_owned()
-    } else {
-        format!(
-            "add ?takeover=true to take it over, or end it with: kubectl delete workspacesession {workspace}.{mode}"
-        )
-    };
-    let why = format!(
-        "the {mode} is held by user \"{}\" since {}; {what}",
-        holder.user, holder.since
-    );
-    let error = ApiError::conflict(GROUP, "workspaces", workspace, &why)
-        .cause("SessionHeld", &holder.user, "spec.user")
-        .cause("SessionHeld", &holder.since, "spec.since")
-        .cause("SessionHeld", mode, "spec.mode");
-    if ending { error.retry_after(1) } else { error }
-}
-
-/// 409 for a caller whose take-over was itself taken over.
-pub fn replaced(workspace: &str) -> ApiError {
-    ApiError::conflict(
-        GROUP,
-        "workspaces",
-        workspace,
-        "another user asked for a take-over after you and gets the stream",
-    )
-    .cause(
-        "SessionHeld",
-        "replaced by a later take-over",
-        "spec.successor",
-    )
 }
 
 #[cfg(test)]
@@ -173,9 +143,25 @@ mod tests {
             judge(Some(&contested), alive, "a9"),
             Claim::Contested(_, s) if s.claim == "a2"
         ));
-        let handed = record::handed_over(&contested, &successor());
-        assert_eq!(judge(Some(&handed), alive, "a2"), Claim::HandedOver);
-        assert!(matches!(judge(Some(&handed), alive, "a9"), Claim::Held(s) if s.user == "joe"));
+    }
+
+    #[test]
+    fn an_offer_is_no_hold_until_it_is_confirmed() {
+        let alive = |_: &str| Fate::Alive;
+        let contested = record::with_successor(&session("r1"), &successor());
+        let offered = record::handed_over(&contested, &successor());
+        assert_eq!(judge(Some(&offered), alive, "a2"), Claim::HandedOver);
+        assert!(matches!(judge(Some(&offered), alive, "a9"), Claim::Offered(s) if s.user == "joe"));
+        let gone = |replica: &str| {
+            if replica == "r2" {
+                Fate::Dead
+            } else {
+                Fate::Alive
+            }
+        };
+        assert_eq!(judge(Some(&offered), gone, "a9"), Claim::Abandoned(None));
+        let taken = record::taken(&offered, &wish("joe", "a2"), "r2", "now");
+        assert!(matches!(judge(Some(&taken), alive, "a9"), Claim::Held(s) if s.user == "joe"));
     }
 
     #[test]
@@ -193,22 +179,5 @@ mod tests {
             assert_eq!(notice(stored.as_ref(), "u1", "a1"), expected);
         }
         assert_eq!(notice(Some(&session("r1")), "u2", "a1"), Notice::Lost);
-    }
-
-    #[test]
-    fn the_refusal_says_who_since_when_and_what_to_do() {
-        let error = held(&record::read(&session("r1")).spec, false);
-        assert_eq!(error.reason.code(), 409);
-        for word in [
-            "jane",
-            "2026-01-02T03:04:05Z",
-            "takeover=true",
-            "workspacesession demo.console",
-        ] {
-            assert!(error.message.contains(word), "{word}: {}", error.message);
-        }
-        let causes = error.details.unwrap().causes;
-        assert!(causes.iter().all(|c| c.reason == "SessionHeld"));
-        assert_eq!(causes[0].message, "jane");
     }
 }

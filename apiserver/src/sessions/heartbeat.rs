@@ -1,15 +1,14 @@
 //! The proof that this replica lives, and the fence that falls when it cannot be given.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::store::Inner;
-use crate::streams::close::CloseReason;
 
 /// When the last renewal that succeeded was begun.
 #[derive(Debug)]
@@ -39,8 +38,9 @@ impl Pulse {
             let Some(at) = *renewed.borrow_and_update() else {
                 return;
             };
-            let until = tokio::time::Instant::from_std(at + self.fence_after);
+            let until = at + self.fence_after;
             tokio::select! {
+                biased;
                 () = sleep_until(until) => return,
                 changed = renewed.changed() => if changed.is_err() { return },
             }
@@ -102,8 +102,6 @@ pub(super) async fn fence(inner: &Inner, stop: CancellationToken) {
             return;
         }
         tracing::error!("the control plane is unreachable: exclusive streams are cut");
-        inner
-            .holders
-            .tell_all(&CloseReason::ControlPlaneUnreachable);
+        inner.holders.fence();
     }
 }

@@ -1,57 +1,106 @@
 //! This replica's view of all sessions, kept current by one watch.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use apiserver_generic::{
     Key, Revision, Storage,
     storage::{At, Change, ListQuery, StorageError, Stored},
 };
+use apiservice::v1alpha1::WorkspaceSessionSpec;
 use futures::StreamExt as _;
-use parking_lot::RwLock;
-use tokio::sync::watch;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::holders::Holders;
+use super::{holders::Holders, record};
 
 const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
 
-/// Sessions by their key, and the revision at which they were so.
+/// A session as it was seen.
 #[derive(Debug)]
-pub(super) struct Index {
-    sessions: RwLock<BTreeMap<Key, Stored>>,
-    /// 0 while there is no watch.
-    revision: watch::Sender<Revision>,
+pub(super) struct Seen {
+    /// The object.
+    pub(super) stored: Stored,
+    /// Its spec, read.
+    pub(super) spec: WorkspaceSessionSpec,
 }
 
-impl Default for Index {
-    fn default() -> Self {
-        Self {
-            sessions: RwLock::default(),
-            revision: watch::Sender::new(Revision(0)),
+impl Seen {
+    fn new(stored: Stored) -> Arc<Self> {
+        let spec = record::read(&stored.object).spec;
+        Arc::new(Self { stored, spec })
+    }
+}
+
+type Sessions = BTreeMap<Key, Arc<Seen>>;
+
+/// Sessions by their key, and the revision at which they were so.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    sessions: RwLock<Sessions>,
+    progress: Progress,
+}
+
+/// Where the watch is: 0 while there is none. Who waits is woken in the order in which they came, so
+/// that a simulation repeats itself, which `tokio::sync::watch` does not promise.
+#[derive(Debug, Default)]
+struct Progress {
+    revision: Mutex<Revision>,
+    moved: Notify,
+}
+
+impl Progress {
+    fn get(&self) -> Revision {
+        *self.revision.lock()
+    }
+
+    fn set(&self, revision: Revision) {
+        *self.revision.lock() = revision;
+        self.moved.notify_waiters();
+    }
+
+    async fn until(&self, holds: impl Fn(Revision) -> bool) {
+        loop {
+            let mut moved = pin!(self.moved.notified());
+            // From here on no move is missed.
+            moved.as_mut().enable();
+            if holds(self.get()) {
+                return;
+            }
+            moved.await;
         }
     }
 }
 
 impl Index {
     /// A session, as of a moment ago.
-    pub(super) fn get(&self, key: &Key) -> Option<Stored> {
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<Seen>> {
         self.sessions.read().get(key).cloned()
     }
 
     /// All sessions, as of a moment ago.
-    pub(super) fn all(&self) -> Vec<Stored> {
+    pub(super) fn all(&self) -> Vec<Arc<Seen>> {
         self.sessions.read().values().cloned().collect()
     }
 
     /// Where the watch is.
     pub(super) fn revision(&self) -> Revision {
-        *self.revision.borrow()
+        self.progress.get()
     }
 
-    /// Changes of anything.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Revision> {
-        self.revision.subscribe()
+    /// Waits until a session is known to have changed since this revision, or to be gone.
+    pub(super) async fn moved_on(&self, key: &Key, since: Revision) {
+        let moved = |now: Revision| match self.get(key) {
+            Some(seen) => seen.stored.revision > since,
+            None => now > since,
+        };
+        self.progress.until(moved).await;
+    }
+
+    /// Waits until there has been a first list.
+    pub(super) async fn filled(&self) {
+        self.progress.until(|now| now.0 > 0).await;
     }
 
     /// Whether everything that was written before this call has arrived. A backend that cannot
@@ -59,8 +108,8 @@ impl Index {
     pub(super) async fn proved(&self, storage: &dyn Storage) -> bool {
         match storage.fence().await {
             Ok(Some(wanted)) => {
-                let mut revision = self.revision.subscribe();
-                revision.wait_for(|now| *now >= wanted).await.is_ok()
+                self.progress.until(|now| now >= wanted).await;
+                true
             }
             Ok(None) => self.revision().0 > 0,
             Err(error) => {
@@ -84,7 +133,7 @@ impl Index {
                 Some(Ok(())) => tracing::debug!("the watch of sessions ended and starts over"),
                 Some(Err(error)) => tracing::warn!(%error, "the watch of sessions failed"),
             }
-            self.revision.send_replace(Revision(0));
+            self.progress.set(Revision(0));
             if stop
                 .run_until_cancelled(tokio::time::sleep(RETRY))
                 .await
@@ -104,9 +153,10 @@ impl Index {
         *self.sessions.write() = sessions;
         for key in holders.keys() {
             let stored = self.get(&key);
-            holders.changed(&key, stored.as_ref().map(|s| &s.object), revision);
+            let object = stored.as_ref().map(|seen| &seen.stored.object);
+            holders.changed(&key, object, revision);
         }
-        self.revision.send_replace(revision);
+        self.progress.set(revision);
         let mut changes = storage.watch(revision).await?;
         while let Some(change) = changes.next().await {
             self.apply(change?, holders);
@@ -119,7 +169,7 @@ impl Index {
             Change::Put(stored) => {
                 let (key, revision) = (stored.key.clone(), stored.revision);
                 holders.changed(&key, Some(&stored.object), revision);
-                self.sessions.write().insert(key, stored);
+                self.sessions.write().insert(key, Seen::new(stored));
                 revision
             }
             Change::Deleted(stored) => {
@@ -129,11 +179,11 @@ impl Index {
             }
             Change::Progress(revision) => revision,
         };
-        self.revision.send_replace(revision);
+        self.progress.set(revision);
     }
 }
 
-async fn list(storage: &dyn Storage) -> Result<(BTreeMap<Key, Stored>, Revision), StorageError> {
+async fn list(storage: &dyn Storage) -> Result<(Sessions, Revision), StorageError> {
     let mut query = ListQuery {
         namespace: None,
         at: At::Latest,
@@ -145,7 +195,8 @@ async fn list(storage: &dyn Storage) -> Result<(BTreeMap<Key, Stored>, Revision)
         let page = storage.list(&query).await?;
         query.at = At::Exact(page.revision);
         query.after = page.items.last().map(|stored| stored.key.clone());
-        sessions.extend(page.items.into_iter().map(|s| (s.key.clone(), s)));
+        let items = page.items.into_iter();
+        sessions.extend(items.map(|stored| (stored.key.clone(), Seen::new(stored))));
         if !page.more {
             return Ok((sessions, page.revision));
         }

@@ -4,7 +4,7 @@ use apiserver_generic::UserInfo;
 use apiservice::v1alpha1::{API_VERSION, SessionMode};
 use serde_json::{Value, json};
 
-use super::{Sessions, record};
+use super::Sessions;
 
 impl Sessions {
     /// A list of the user's own sessions of a mode and workspace, over all replicas, as of a moment ago.
@@ -16,16 +16,14 @@ impl Sessions {
         user: &UserInfo,
     ) -> Value {
         let all = self.inner.index.all();
-        let items: Vec<Value> = all
-            .into_iter()
-            .filter(|stored| stored.key.namespace.as_deref() == Some(namespace))
-            .filter(|stored| {
-                let spec = record::read(&stored.object).spec;
-                spec.workspace == workspace
-                    && spec.mode == mode
-                    && (spec.user.as_str(), spec.user_uid.as_str()) == (&*user.name, &*user.uid)
-            })
-            .map(|stored| stored.object.into_value())
+        let own = all.iter().filter(|seen| {
+            let spec = &seen.spec;
+            seen.stored.key.namespace.as_deref() == Some(namespace)
+                && (&*spec.workspace, spec.mode) == (workspace, mode)
+                && (&*spec.user, &*spec.user_uid) == (&*user.name, &*user.uid)
+        });
+        let items: Vec<Value> = own
+            .map(|seen| seen.stored.object.clone().into_value())
             .collect();
         json!({
             "apiVersion": API_VERSION, "kind": "WorkspaceSessionList",

@@ -1,11 +1,18 @@
-//! Session objects: `<workspace>.<mode>` in the workspace's namespace, made and read here only.
+//! Session objects in the workspace's namespace, made and read here only: `<workspace>.<mode>` for
+//! exclusive streams, `<workspace>.<mode>.<hash>` for those that share an object. No mode contains a
+//! dot or is a hash, so no two of them collide, whatever workspaces are called.
+
+use std::time::Duration;
 
 use apiserver_generic::{Key, Object, UserInfo};
 use apiservice::v1alpha1::{
     API_VERSION, STREAM_FINALIZER, SessionMode, SessionSuccessor, View as _, WorkspaceSession,
-    WorkspaceSessionSpec,
+    WorkspaceSessionSpec, WorkspaceSessionStatus,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::clock;
 
 /// How many of a holder's groups an object names; the count is exact.
 const GROUPS: usize = 32;
@@ -21,6 +28,8 @@ pub struct Wish {
     pub workspace_uid: String,
     /// What kind of stream.
     pub mode: SessionMode,
+    /// To which port, for modes that have one.
+    pub port: Option<u16>,
     /// Who.
     pub user: UserInfo,
     /// From where.
@@ -32,23 +41,55 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// The address of an exclusive session. A mode contains no dot, so no two of them collide.
+    /// The address of an exclusive session.
     pub fn key(&self) -> Key {
         key(&self.namespace, &self.workspace, self.mode)
+    }
+
+    /// The address of the session that this user's streams to this port share on this replica.
+    pub fn shared_key(&self, replica: &str) -> Key {
+        let port = self.port.map(|port| port.to_string()).unwrap_or_default();
+        let parts = [
+            &self.workspace_uid,
+            &port,
+            &self.user.name,
+            &self.user.uid,
+            replica,
+        ];
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        let hash = hash.finalize();
+        let hash: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let (workspace, mode) = (&self.workspace, self.mode.as_str());
+        Key::namespaced(&self.namespace, format!("{workspace}.{mode}.{hash}"))
     }
 }
 
 /// The address of an exclusive session.
 pub fn key(namespace: &str, workspace: &str, mode: SessionMode) -> Key {
-    Key {
-        namespace: Some(namespace.to_owned()),
-        name: format!("{workspace}.{}", mode.as_str()),
-    }
+    Key::namespaced(namespace, format!("{workspace}.{}", mode.as_str()))
 }
 
-/// The object that claims; `uid` and `now` (RFC 3339) come from outside.
+/// The object that claims an exclusive stream; `uid` and `now` (RFC 3339) come from outside.
 pub fn object(wish: &Wish, replica: &str, uid: &str, now: &str) -> Object {
-    let key = wish.key();
+    named(wish, &wish.key(), replica, uid, now)
+}
+
+/// The object of streams that share one.
+pub(super) fn shared_object(
+    wish: &Wish,
+    key: &Key,
+    replica: &str,
+    uid: &str,
+    since: &str,
+) -> Object {
+    named(wish, key, replica, uid, since)
+}
+
+fn named(wish: &Wish, key: &Key, replica: &str, uid: &str, now: &str) -> Object {
     let spec = spec(wish, replica, now);
     into_object(json!({
         "apiVersion": API_VERSION, "kind": "WorkspaceSession",
@@ -61,7 +102,11 @@ pub fn object(wish: &Wish, replica: &str, uid: &str, now: &str) -> Object {
             }],
         },
         "spec": to_value(&spec),
-        "status": {"inUse": true},
+        "status": to_value(&WorkspaceSessionStatus {
+            in_use: true,
+            streams: 1,
+            ..WorkspaceSessionStatus::default()
+        }),
     }))
 }
 
@@ -71,7 +116,7 @@ pub fn spec(wish: &Wish, replica: &str, now: &str) -> WorkspaceSessionSpec {
         workspace: wish.workspace.clone(),
         workspace_uid: wish.workspace_uid.clone(),
         mode: wish.mode,
-        port: None,
+        port: wish.port.map(i32::from),
         user: wish.user.name.clone(),
         user_uid: wish.user.uid.clone(),
         groups: wish.user.groups.iter().take(GROUPS).cloned().collect(),
@@ -82,6 +127,7 @@ pub fn spec(wish: &Wish, replica: &str, now: &str) -> WorkspaceSessionSpec {
         audit_id: wish.audit_id.clone(),
         claim: wish.claim.clone(),
         successor: None,
+        offered: false,
     }
 }
 
@@ -108,7 +154,7 @@ pub fn with_successor(object: &Object, successor: &SessionSuccessor) -> Object {
     with_spec(object, |spec| spec["successor"] = to_value(successor))
 }
 
-/// The same session in the hands of its successor.
+/// The same session, offered to its successor, who has to come for it.
 pub fn handed_over(object: &Object, successor: &SessionSuccessor) -> Object {
     with_spec(object, |spec| {
         spec["user"] = json!(successor.user);
@@ -120,25 +166,58 @@ pub fn handed_over(object: &Object, successor: &SessionSuccessor) -> Object {
         spec["groups"] = json!([]);
         spec["groupCount"] = json!(0);
         spec["clientAddress"] = json!("");
+        spec["offered"] = json!(true);
         if let Some(spec) = spec.as_object_mut() {
             spec.remove("successor");
         }
     })
 }
 
-/// The same session with the holder's details filled in after a take-over.
+/// The same session, taken by the caller it was offered to: nothing of the old stream is left in it.
+/// Whoever waits for the caller in turn goes on waiting.
 pub fn taken(object: &Object, wish: &Wish, replica: &str, now: &str) -> Object {
-    let fresh = to_value(&spec(wish, replica, now));
-    with_spec(object, move |spec| *spec = fresh)
+    let old = read(object).spec;
+    let fresh = WorkspaceSessionSpec {
+        successor: old.successor.filter(|_| old.claim == wish.claim),
+        ..spec(wish, replica, now)
+    };
+    let object = with_spec(object, move |spec| *spec = to_value(&fresh));
+    with_traffic(
+        &object,
+        &Passed {
+            streams: 1,
+            ..Passed::default()
+        },
+    )
 }
 
-/// The same session with what has passed; `active` is when bytes last passed (RFC 3339).
-pub fn with_traffic(object: &Object, received: u64, sent: u64, active: &str) -> Object {
+/// What has passed through the streams of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Streams that are open.
+    pub streams: usize,
+    /// Bytes from clients.
+    pub received: u64,
+    /// Bytes to clients.
+    pub sent: u64,
+    /// How long nothing has passed; `None` if nothing ever has.
+    pub idle: Option<Duration>,
+}
+
+/// The same session with what has passed.
+pub fn with_traffic(object: &Object, passed: &Passed) -> Object {
+    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let status = WorkspaceSessionStatus {
+        in_use: true,
+        streams: count(passed.streams as u64),
+        last_activity: passed.idle.map(clock::ago),
+        received_bytes: count(passed.received),
+        sent_bytes: count(passed.sent),
+    };
     let mut object = object.clone();
-    let status = json!({
-        "inUse": true, "lastActivity": active, "receivedBytes": received, "sentBytes": sent,
-    });
-    object.fields_mut().insert("status".to_owned(), status);
+    object
+        .fields_mut()
+        .insert("status".to_owned(), to_value(&status));
     object
 }
 
@@ -172,6 +251,7 @@ pub(super) mod tests {
             workspace: "demo".into(),
             workspace_uid: "ws-uid".into(),
             mode: SessionMode::Console,
+            port: None,
             user: UserInfo {
                 name: user.into(),
                 ..UserInfo::default()
@@ -227,8 +307,53 @@ pub(super) mod tests {
         assert!(!text.contains("jane") && !text.contains("secret") && !text.contains("successor"));
         let spec = read(&taken(&handed, &wish("joe", "a2"), "r2", "now")).spec;
         assert_eq!(
-            (spec.user.as_str(), spec.client_address.as_str()),
-            ("joe", "192.0.2.7")
+            (
+                spec.user.as_str(),
+                spec.client_address.as_str(),
+                spec.offered
+            ),
+            ("joe", "192.0.2.7", false)
         );
+    }
+
+    #[test]
+    fn a_take_over_starts_to_count_from_nothing() {
+        let object = object(&wish("jane", "a1"), "r1", "u1", "2026-01-02T03:04:05Z");
+        let passed = Passed {
+            streams: 1,
+            received: 3,
+            sent: u64::MAX,
+            idle: Some(Duration::ZERO),
+        };
+        let busy = with_traffic(&object, &passed);
+        let status = read(&busy).status;
+        assert_eq!((status.received_bytes, status.sent_bytes), (3, i64::MAX));
+        assert!(status.last_activity.is_some());
+        let fresh = read(&taken(&busy, &wish("joe", "a2"), "r2", "now")).status;
+        assert_eq!((fresh.received_bytes, fresh.last_activity), (0, None));
+    }
+
+    #[test]
+    fn who_shares_a_session_is_one_user_at_one_port_through_one_replica() {
+        let mut forward = wish("jane", "a1");
+        (forward.mode, forward.port) = (SessionMode::Portforward, Some(22));
+        let key = forward.shared_key("r1");
+        assert!(key.name.starts_with("demo.portforward.") && key.name.len() == 17 + 16);
+        let mut again = forward.clone();
+        (again.claim, again.client_address) = ("a2".into(), "192.0.2.8".into());
+        assert_eq!(again.shared_key("r1"), key);
+        let mut others = vec![forward.shared_key("r2")];
+        for change in [
+            |w: &mut Wish| w.port = Some(80),
+            |w: &mut Wish| w.user.name = "joe".into(),
+            |w: &mut Wish| w.user.uid = "1".into(),
+            |w: &mut Wish| w.workspace_uid = "other".into(),
+            |w: &mut Wish| w.mode = SessionMode::Ssh,
+        ] {
+            let mut other = forward.clone();
+            change(&mut other);
+            others.push(other.shared_key("r1"));
+        }
+        assert!(!others.contains(&key));
     }
 }

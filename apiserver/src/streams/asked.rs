@@ -94,6 +94,12 @@ impl Asked {
         further
     }
 
+    /// All that a stream needs to be allowed, now and as long as it is open.
+    pub(super) fn permissions(&self) -> Vec<Attributes> {
+        let first = std::iter::once(self.attributes.clone());
+        first.chain(self.further()).collect()
+    }
+
     /// For subresources that have no port: a name with a colon names no workspace.
     ///
     /// # Errors

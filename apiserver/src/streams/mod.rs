@@ -16,7 +16,7 @@
 //!   [`permit::Permit`] lives as long as the stream.
 //! - A **session** is taken in `opening`'s `claim` and told of its end through
 //!   [`crate::sessions::Held`].
-//! - **Re-checks** are one future per stream, [`recheck::revoked`].
+//! - **Re-checks** are shared: [`recheck::Rechecks::watch`].
 
 mod asked;
 pub mod close;
@@ -25,12 +25,14 @@ pub mod files;
 mod follow;
 pub mod frame;
 pub mod handshake;
+pub mod limits;
 pub mod metrics;
 pub mod mode;
 pub mod negotiate;
 pub mod opening;
 pub mod permit;
 pub mod ports;
+mod reach;
 pub mod recheck;
 pub mod relay;
 pub mod resolve;

@@ -26,16 +26,21 @@ use super::{
     dial::tcp::Network,
     follow::Followers,
     handshake::{self, Opening, Wanted},
+    limits::StreamLimits,
     metrics::StreamMetrics,
-    mode::{Choose, Dialling, Mode, Plain},
+    mode::{Choose, Mode, Plain},
     permit::{Asking, Gates, Permit},
-    recheck::Recheck,
-    relay::{Pace, Upstream},
-    resolve::{Found, Workspace, fetch::Fetch},
+    reach::{Line, Means, Reached},
+    recheck::{Rechecks, Times},
+    relay::Pace,
+    resolve::{Workspace, fetch::Fetch},
     session::{Accepted, Caller},
     target::Finder,
 };
-use crate::sessions::{Held, Reach, Sessions, record::Wish};
+use crate::sessions::{
+    Held, Reach, Sessions,
+    record::{self, Wish},
+};
 
 /// What an operator may set.
 #[derive(Clone, Debug)]
@@ -49,7 +54,7 @@ pub struct StreamOptions {
     /// The longest life of a stream.
     pub max_duration: Duration,
     /// Re-checks of permissions.
-    pub recheck: Recheck,
+    pub recheck: Times,
     /// Pings, stalls and goodbyes.
     pub pace: Pace,
 }
@@ -61,7 +66,7 @@ impl Default for StreamOptions {
             undeclared_ports: false,
             idle_after: Some(Duration::from_secs(6 * 3600)),
             max_duration: Duration::from_secs(24 * 3600),
-            recheck: Recheck::default(),
+            recheck: Times::default(),
             pace: Pace::default(),
         }
     }
@@ -77,10 +82,14 @@ pub struct StreamDeps {
     pub workspaces: Arc<dyn Storage>,
     /// Which namespaces are being deleted.
     pub namespaces: Arc<dyn Namespaces>,
-    /// Claims on exclusive streams.
+    /// Claims on exclusive streams, and what is shown of all.
     pub sessions: Sessions,
-    /// Limits.
+    /// Limits of users and workspaces.
+    pub limits: StreamLimits,
+    /// Other limits.
     pub gates: Gates,
+    /// Whether streams may go on.
+    pub rechecks: Rechecks,
     /// What Prometheus is told.
     pub metrics: StreamMetrics,
     /// Streams run here: wait for it to be empty before `Sessions` stops.
@@ -97,7 +106,9 @@ pub struct Streams {
     finder: Finder,
     followers: Followers,
     sessions: Sessions,
+    limits: StreamLimits,
     gates: Gates,
+    rechecks: Rechecks,
     metrics: StreamMetrics,
     tasks: TaskTracker,
     options: StreamOptions,
@@ -112,7 +123,9 @@ impl Streams {
             workspaces,
             namespaces,
             sessions,
+            limits,
             gates,
+            rechecks,
             metrics,
             tasks,
             options,
@@ -123,7 +136,9 @@ impl Streams {
             client,
             network,
             sessions,
+            limits,
             gates,
+            rechecks,
             metrics,
             tasks,
             options,
@@ -133,6 +148,16 @@ impl Streams {
     /// What an operator set.
     pub(super) fn options(&self) -> &StreamOptions {
         &self.options
+    }
+
+    fn means(&self) -> Means {
+        Means {
+            client: self.client.clone(),
+            network: self.network.clone(),
+            finder: self.finder.clone(),
+            tasks: self.tasks.clone(),
+            pace: self.options.pace,
+        }
     }
 
     /// Our credentials, and what finds things with them.
@@ -155,9 +180,11 @@ impl Connect for Handler {
         if !asked.headers.contains_key(header::UPGRADE) {
             return self.facts(&asked).await;
         }
+        let mut place = self.streams.limits.enter(&asked.user.name)?;
         for attributes in asked.further() {
             authorize(&*asked.authorizer, &asked.user, attributes).await?;
         }
+        place.reach(&asked.namespace, &asked.name)?;
         handshake::check_origin(&asked.headers, &self.streams.options.allowed_origins)?;
         let mode = (self.choose)(&asked)?;
         match handshake::read(&asked.headers, mode.subprotocols())? {
@@ -165,6 +192,7 @@ impl Connect for Handler {
             Wanted::OtherVersion => Ok(handshake::other_version()),
             Wanted::Stream(opening) => {
                 let permit = self.streams.gates.admit(&asking(&asked))?;
+                let permit = permit.join(Permit::holding(place));
                 let attempt = Attempt {
                     streams: &self.streams,
                     mode,
@@ -172,7 +200,7 @@ impl Connect for Handler {
                 };
                 let reached = attempt.reach().await?;
                 let streams = &self.streams;
-                let accepted = attempt.accepted(reached, permit, upgrade, &opening, started);
+                let accepted = attempt.accepted(reached, permit, upgrade, &opening, started)?;
                 streams.tasks.spawn(accepted.run(Caller::of(asked)));
                 Ok(handshake::accept(&opening))
             }
@@ -225,14 +253,6 @@ fn json(value: &Value) -> Response<Body> {
     response
 }
 
-/// An upstream that is connected, and what was taken for it.
-struct Reached {
-    workspace: Workspace,
-    found: Found,
-    held: Option<Held>,
-    upstream: Upstream,
-}
-
 /// One authorized attempt to open a stream.
 struct Attempt<'a> {
     streams: &'a Streams,
@@ -259,103 +279,63 @@ impl Attempt<'_> {
         let workspace = finder.workspace(&asked.namespace, &asked.name).await?;
         let found = finder.target(&workspace).await?;
         mode.check(&workspace, &found)?;
-        let mut held = self.claim(&workspace).await?;
-        match self.dial(&workspace, &found, held.as_mut()).await {
-            Ok(upstream) => Ok(Reached {
-                workspace,
-                found,
-                held,
-                upstream,
-            }),
-            Err(error) => {
-                if let Some(held) = held {
-                    held.release().await;
-                }
-                Err(error)
-            }
-        }
+        let wish = self.wish(&workspace);
+        let held = self.claim(&workspace, &wish).await?;
+        let line = Line {
+            mode: mode.clone(),
+            workspace,
+            found,
+            wish,
+            held,
+            takeover: asked.takeover,
+        };
+        line.reach(streams.means()).await
     }
 
-    /// The name of an exclusive stream; others are counted by the limits only.
-    async fn claim(&self, workspace: &Workspace) -> Result<Option<Held>, ApiError> {
-        let Self {
-            streams,
-            mode,
-            asked,
-        } = self;
-        if !mode.is_exclusive(workspace.kind) {
-            return Ok(None);
-        }
-        let wish = Wish {
+    fn wish(&self, workspace: &Workspace) -> Wish {
+        let Self { mode, asked, .. } = self;
+        Wish {
             namespace: workspace.namespace.clone(),
             workspace: workspace.name.clone(),
             workspace_uid: workspace.uid.clone(),
             mode: mode.session_mode(),
+            port: mode.port(workspace),
             user: asked.user.clone(),
             client_address: asked.client_address.clone(),
             audit_id: asked.audit_id.to_string(),
             claim: Sessions::new_claim(),
-        };
-        if !asked.takeover {
-            return streams.sessions.claim(&wish).await.map(Some);
         }
-        let reach = self.permit_takeover(workspace).await?;
-        streams.sessions.take_over(&wish, reach).await.map(Some)
     }
 
-    /// `delete` on the session, unless it is the caller's own.
+    /// The name of an exclusive stream; others need none.
+    async fn claim(&self, workspace: &Workspace, wish: &Wish) -> Result<Option<Held>, ApiError> {
+        if !self.mode.is_exclusive(workspace.kind) {
+            return Ok(None);
+        }
+        let sessions = &self.streams.sessions;
+        if !self.asked.takeover {
+            return sessions.claim(wish).await.map(Some);
+        }
+        let reach = self.permit_takeover(workspace).await?;
+        sessions.take_over(wish, reach).await.map(Some)
+    }
+
+    /// `delete` on the session, unless it is the caller's own or nobody's.
     async fn permit_takeover(&self, workspace: &Workspace) -> Result<Reach, ApiError> {
         let (asked, mode) = (self.asked, self.mode.session_mode());
         let sessions = &self.streams.sessions;
         let facts = sessions
             .facts(&workspace.namespace, &workspace.name, mode)
             .await?;
-        let text = |pointer: &str| facts.str_at(pointer).unwrap_or_default();
-        let own = text("/spec/user") == asked.user.name && text("/spec/userUID") == asked.user.uid;
-        if own {
+        let session = record::read(&facts);
+        let spec = &session.spec;
+        let own = (&spec.user, &spec.user_uid) == (&asked.user.name, &asked.user.uid);
+        if own || !(session.status.in_use || spec.offered) {
             return Ok(Reach::Own);
         }
         let delete = asked.delete_session(facts.name());
         authorize(&*asked.authorizer, &asked.user, delete).await?;
         Ok(Reach::Anybodys)
-    }
-
-    /// Dials, and looks again whether it was the right one. Losing the claim ends the attempt.
-    async fn dial(
-        &self,
-        workspace: &Workspace,
-        found: &Found,
-        held: Option<&mut Held>,
-    ) -> Result<Upstream, ApiError> {
-        let Self {
-            streams,
-            mode,
-            asked,
-        } = self;
-        let dialling = Dialling {
-            client: &streams.client,
-            finder: &streams.finder,
-            network: &*streams.network,
-            workspace,
-            found,
-            takeover: asked.takeover,
-        };
-        let reaching = async {
-            let upstream = mode.dial(&dialling).await?;
-            streams.finder.confirm(workspace, &found.target).await?;
-            Ok(upstream)
-        };
-        let Some(held) = held else {
-            return reaching.await;
-        };
-        tokio::select! {
-            reached = reaching => reached,
-            reason = held.told() => Err(ApiError::new(
-                Reason::Conflict,
-                format!("the claim on the {} was lost while it was dialled: {}", mode.label(), reason.text()),
-            )
-            .retry_after(1)),
-        }
     }
 
     fn accepted(
@@ -365,28 +345,42 @@ impl Attempt<'_> {
         upgrade: OnUpgrade,
         opening: &Opening,
         set_up: Instant,
-    ) -> Accepted {
-        let Reached {
-            workspace,
-            found,
-            held,
-            upstream,
-        } = reached;
-        Accepted {
+    ) -> Result<Accepted, ApiError> {
+        let (line, upstream) = reached
+            .take()
+            .ok_or_else(|| ApiError::internal("an upstream was taken twice"))?;
+        let Self {
+            streams,
+            mode,
+            asked,
+        } = self;
+        let Streams {
+            finder,
+            followers,
+            sessions,
+            rechecks,
+            metrics,
+            options,
+            ..
+        } = streams.clone();
+        Ok(Accepted {
             upgrade,
             subprotocol: opening.subprotocol,
             upstream,
-            workspace,
-            found,
-            held,
+            workspace: line.workspace,
+            found: line.found,
+            wish: line.wish,
+            held: line.held,
             permit,
-            mode: self.mode,
-            draining: self.asked.draining.clone(),
-            finder: self.streams.finder.clone(),
-            followers: self.streams.followers.clone(),
-            metrics: self.streams.metrics.clone(),
-            options: self.streams.options.clone(),
+            mode,
+            draining: asked.draining.clone(),
+            watched: rechecks.watch(&asked.user, asked.permissions()),
+            sessions,
+            finder,
+            followers,
+            metrics,
+            options,
             set_up,
-        }
+        })
     }
 }

@@ -37,7 +37,7 @@ impl Permit {
         Self(vec![Box::new(guard)])
     }
 
-    fn join(mut self, other: Self) -> Self {
+    pub(super) fn join(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }

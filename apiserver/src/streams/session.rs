@@ -8,58 +8,53 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apiserver_generic::{Attributes, Authorizer, UserInfo, audit::Record};
+use apiserver_generic::{UserInfo, audit::Record};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     asked::Asked,
     close::CloseReason,
     follow::Followers,
-    metrics::StreamMetrics,
+    metrics::{Open, StreamMetrics},
     mode::Mode,
     negotiate::Subprotocol,
     opening::StreamOptions,
     permit::Permit,
-    recheck,
+    recheck::Watched,
     relay::{ClientSide, Connection, End, Limits, Relay, Traffic, Upstream},
     resolve::{Found, Machine, Target, Workspace},
     target::Finder,
     wire::Exit,
 };
-use crate::sessions::{Counters, Held};
+use crate::sessions::{Held, Seat, Sessions, record::Wish};
 
 /// How long the client's connection may take to be ours after the 101.
 const UPGRADE_LIMIT: Duration = Duration::from_secs(10);
-/// How often a session's counters are written.
-const COUNT_EVERY: Duration = Duration::from_secs(60);
+/// How often what has passed is added to the metrics.
+const COUNT_EVERY: Duration = Duration::from_secs(15);
 /// Exit statuses from here on mean that the command was killed by a signal.
 const KILLED: i32 = 128;
 
 type Duplex = Relay<Box<dyn Connection>, Box<dyn Connection>>;
 
-/// Who opened the stream, for the log and for re-checks.
+/// Who opened the stream, for the log and the audit.
 pub(super) struct Caller {
     user: UserInfo,
     audit_id: Arc<str>,
     /// Writes the stream's last event when it is dropped.
     audit: Record,
-    authorizer: Arc<dyn Authorizer>,
-    permissions: Vec<Attributes>,
 }
 
 impl Caller {
     /// Of this request.
     pub(super) fn of(asked: Asked) -> Self {
         Self {
-            permissions: std::iter::once(asked.attributes.clone())
-                .chain(asked.further())
-                .collect(),
             user: asked.user,
             audit_id: asked.audit_id,
             audit: asked.audit,
-            authorizer: asked.authorizer,
         }
     }
 }
@@ -71,7 +66,10 @@ pub(super) struct Accepted {
     pub(super) upstream: Upstream,
     pub(super) workspace: Workspace,
     pub(super) found: Found,
+    pub(super) wish: Wish,
     pub(super) held: Option<Held>,
+    pub(super) watched: Watched,
+    pub(super) sessions: Sessions,
     pub(super) permit: Permit,
     pub(super) mode: Arc<dyn Mode>,
     pub(super) draining: CancellationToken,
@@ -99,7 +97,10 @@ impl Accepted {
             upstream,
             workspace,
             found,
+            wish,
             mut held,
+            mut watched,
+            sessions,
             permit,
             mode,
             draining,
@@ -109,32 +110,29 @@ impl Accepted {
             options,
             set_up,
         } = self;
-        let client = match tokio::time::timeout(UPGRADE_LIMIT, upgrade).await {
-            Ok(Ok(client)) => Box::new(TokioIo::new(client)),
-            failed => {
-                tracing::info!(
-                    audit_id = &*caller.audit_id,
-                    ?failed,
-                    "the client was gone before the upgrade"
-                );
-                if let Some(held) = held {
-                    held.release().await;
-                }
-                return;
+        let Some(client) = upgraded(upgrade, held.as_mut()).await else {
+            tracing::info!(
+                audit_id = &*caller.audit_id,
+                "the stream ended before its upgrade"
+            );
+            upstream.end(options.pace).await;
+            if let Some(held) = held {
+                held.release().await;
             }
+            return;
         };
         let (began, label) = (Instant::now(), mode.label());
-        metrics.opened(label, began.duration_since(set_up));
         let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
+        let open = metrics.opened(label, began.duration_since(set_up), traffic.clone());
+        let mut seat = Seat::take(&sessions, held, &wish, traffic.clone());
         let limits = limits(&*mode, &workspace, &options);
-        let client = ClientSide::new(client as Box<dyn Connection>, mode.client_wire(subprotocol));
-        let counting = count(held.as_ref().map(Held::counters), traffic.clone());
+        let client = ClientSide::new(client, mode.client_wire(subprotocol));
         let (mut relay, ending) = {
             let machine = followed(&upstream, &found.target);
             let told = pin!(async {
                 tokio::select! {
                     biased;
-                    reason = told(held.as_mut(), &caller, &draining, &options) => Ending::Told(reason),
+                    reason = told(&mut seat, &mut watched, &draining, &options) => Ending::Told(reason),
                     () = over(&followers, &workspace, machine) => {
                         Ending::End(End::UpstreamLost("its machine is over".into()))
                     }
@@ -143,13 +141,13 @@ impl Accepted {
             let carrying = carry(&*mode, client, upstream, told, traffic.clone(), limits);
             tokio::select! {
                 carried = carrying => carried,
-                never = counting => match never {},
+                never = count(&open) => match never {},
             }
         };
         mode.ended(&found);
         let finding = reason(ending, &finder, &workspace, &found.target);
-        let (reason, ()) = tokio::join!(finding, free(&mut relay, held));
-        metrics.closed(label, &reason, &traffic);
+        let (reason, ()) = tokio::join!(finding, free(&mut relay, seat));
+        open.closed(&reason);
         record(
             &caller,
             label,
@@ -196,10 +194,11 @@ async fn carry(
     traffic: Arc<Traffic>,
     limits: Limits,
 ) -> (Duplex, Ending) {
+    // A mode that has nothing to say has said it at once: an upstream is not dropped for it.
     let greeted = tokio::select! {
         biased;
-        ending = told.as_mut() => Err(ending),
         greeted = mode.greet(&mut client, upstream) => greeted.map_err(Ending::Told),
+        ending = told.as_mut() => Err(ending),
     };
     let upstream = match greeted {
         Ok(upstream) => upstream,
@@ -217,20 +216,29 @@ async fn carry(
     (relay, ending)
 }
 
-/// Writes the counters of a session now and then, while they change.
-async fn count(counters: Option<Counters>, traffic: Arc<Traffic>) -> Infallible {
-    let Some(counters) = counters else {
-        return std::future::pending().await;
+/// The client's connection, once it is ours; nothing when it is gone or the claim is lost before.
+async fn upgraded(upgrade: OnUpgrade, held: Option<&mut Held>) -> Option<Box<dyn Connection>> {
+    let lost = async {
+        match held {
+            Some(held) => held.told().await,
+            None => std::future::pending().await,
+        }
     };
-    let mut written = (0, 0);
+    tokio::select! {
+        biased;
+        _ = lost => None,
+        upgraded = timeout(UPGRADE_LIMIT, upgrade) => {
+            let client = TokioIo::new(upgraded.ok()?.ok()?);
+            Some(Box::new(client))
+        }
+    }
+}
+
+/// Keeps the metrics of a long stream from standing still.
+async fn count(open: &Open) -> Infallible {
     loop {
         tokio::time::sleep(COUNT_EVERY).await;
-        let passed = (traffic.received(), traffic.sent());
-        if passed != written {
-            let now = tokio::time::Instant::now().into_std();
-            counters.write(passed.0, passed.1, traffic.idle(now)).await;
-            written = passed;
-        }
+        open.progress();
     }
 }
 
@@ -270,38 +278,24 @@ fn record(
 
 /// Waits until somebody else than its two sides ends the stream.
 async fn told(
-    held: Option<&mut Held>,
-    caller: &Caller,
+    seat: &mut Seat,
+    watched: &mut Watched,
     draining: &CancellationToken,
     options: &StreamOptions,
 ) -> CloseReason {
-    let told = async {
-        match held {
-            Some(held) => held.told().await,
-            None => std::future::pending().await,
-        }
-    };
-    let revoked = recheck::revoked(
-        caller.authorizer.clone(),
-        caller.user.clone(),
-        caller.permissions.clone(),
-        options.recheck,
-    );
     tokio::select! {
         biased;
-        reason = told => reason,
+        reason = seat.told() => reason,
         () = draining.cancelled() => CloseReason::Draining,
-        reason = revoked => reason,
+        reason = watched.revoked() => reason,
         () = tokio::time::sleep(options.max_duration) => CloseReason::Expired,
     }
 }
 
 /// The upstream first, then the name: whoever gets it next finds the line free.
-async fn free(relay: &mut Duplex, held: Option<Held>) {
+async fn free(relay: &mut Duplex, seat: Seat) {
     relay.end_upstream().await;
-    if let Some(held) = held {
-        held.release().await;
-    }
+    seat.release().await;
 }
 
 /// Why it ended, as precisely as can be found out.

@@ -9,12 +9,13 @@ use crate::schema;
 /// Held by a session while its stream lives, so that a deletion waits until it has really ended.
 pub const STREAM_FINALIZER: &str = "kubeworkspaces.io/stream";
 
-/// WorkspaceSession is a live stream to a workspace: who holds it, since when, and how many bytes
-/// passed. Deleting it ends the stream.
+/// WorkspaceSession is a live stream to a workspace, or several of one user to the same port: who
+/// holds it, since when, and how many bytes passed. Deleting it ends them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSession {
-    /// Standard object metadata; the name is `<workspace>.<mode>`.
+    /// Standard object metadata; the name is `<workspace>.<mode>` for a stream that has one holder, and
+    /// `<workspace>.<mode>.<hash>` for streams that disturb nobody.
     #[schemars(schema_with = "schema::any_object")]
     #[serde(default)]
     pub metadata: ObjectMeta,
@@ -39,7 +40,7 @@ pub struct WorkspaceSessionSpec {
     /// What kind of stream it is.
     #[serde(default)]
     pub mode: SessionMode,
-    /// Port, for port forwards.
+    /// Port in the workspace, for modes that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
     /// The holder's name.
@@ -54,7 +55,7 @@ pub struct WorkspaceSessionSpec {
     /// How many groups the holder has.
     #[serde(default)]
     pub group_count: i64,
-    /// Where the holder's request came from.
+    /// Where the holder's request came from; the first one's, for streams that share a session.
     #[serde(default)]
     pub client_address: String,
     /// Since when (RFC 3339).
@@ -63,7 +64,7 @@ pub struct WorkspaceSessionSpec {
     /// Identity of the server replica that carries the stream.
     #[serde(default)]
     pub replica: String,
-    /// Audit id of the request that opened it.
+    /// Audit id of the request that opened it; the first one's, for streams that share a session.
     #[serde(default, rename = "auditID")]
     pub audit_id: String,
     /// Identity of the claim; unlike an audit id no caller can choose it.
@@ -72,6 +73,9 @@ pub struct WorkspaceSessionSpec {
     /// Who has taken the session over and waits for the stream to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<SessionSuccessor>,
+    /// Whether the session was handed to this holder after a take-over, and waits for them to come.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offered: bool,
 }
 
 /// A caller who has taken a session over.
@@ -132,7 +136,11 @@ pub struct WorkspaceSessionStatus {
     /// Whether somebody holds the stream; `false` only in the answer of `GET …/console`.
     #[serde(default)]
     pub in_use: bool,
-    /// When bytes last passed (RFC 3339).
+    /// How many streams are open.
+    #[serde(default)]
+    pub streams: i64,
+    /// When bytes last passed (RFC 3339); like the counters it is written about once a minute, and the
+    /// exact ones are in the audit event of the stream's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_activity: Option<String>,
     /// Bytes from the client.

@@ -42,6 +42,11 @@ impl Upstream {
         Self::bytes(tokio::io::empty(), None)
     }
 
+    /// Says goodbye without having been relayed, and waits until it is gone, for a while.
+    pub async fn end(self, pace: Pace) {
+        UpstreamLeg::new(self, pace).close(pace.goodbye).await;
+    }
+
     /// A connection, or one end of an in-process pipe.
     pub fn bytes(io: impl Connection + 'static, terminal: Option<Terminal>) -> Self {
         Self::Bytes(Box::new(io), terminal)

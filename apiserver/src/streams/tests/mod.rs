@@ -156,9 +156,39 @@ async fn a_machine_that_was_swapped_during_the_dial_is_never_shown() {
     assert!(!world.has_session().await);
     let (_, mut upstream) = world.dialled().await;
     assert!(
-        closed(&mut upstream).await.is_none(),
-        "the connection was dropped"
+        closed(&mut upstream).await.is_some(),
+        "told goodbye before its name was given up"
     );
+}
+
+#[tokio::test]
+async fn a_dial_whose_caller_has_gone_is_ended_in_order() {
+    let mut world = World::new("vm").await;
+    let client = world.ask_blindly().await;
+    let (_, mut upstream) = world.dialled().await;
+    drop(client);
+    closed(&mut upstream).await;
+    drop(upstream);
+    world.at_rest().await;
+    assert!(world.connect(&PLAIN, "").await.is_ok());
+}
+
+#[tokio::test]
+async fn one_users_crowd_is_429_and_another_user_comes_in() {
+    let world = World::new("container").await;
+    let crowd = (0..60).map(|_| world.connect(&PLAIN, ""));
+    let crowd = futures::future::join_all(crowd).await;
+    let refused: Vec<_> = crowd.iter().filter_map(|r| r.as_ref().err()).collect();
+    assert!(
+        refused.len() < 41,
+        "a second's worth comes in: {} of 60 did not",
+        refused.len()
+    );
+    let (code, status) = refused.first().expect("60 at once are too many");
+    assert_eq!((*code, &status["reason"]), (429, &json!("TooManyRequests")));
+    assert_eq!(status["details"]["retryAfterSeconds"], 1);
+    let joe = [PLAIN[0], ("x-user", "joe")];
+    assert!(world.connect(&joe, "").await.is_ok());
 }
 
 #[tokio::test]

@@ -314,7 +314,7 @@ async fn the_target_is_checked_again_after_the_dial() {
     *world.cluster.swap.lock() = Some((super::world::PODS.to_owned(), swapped));
     assert_eq!(refusal(&world, "demo/portforward/8080").await.0, 400);
     let (_, mut kubelet) = world.dialled().await;
-    assert!(closed(&mut kubelet).await.is_none(), "dropped");
+    assert!(closed(&mut kubelet).await.is_some(), "told goodbye");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::world::{Client, MACHINE, Upstream, World, closed};
-use crate::streams::{opening::StreamOptions, recheck::Recheck, relay::Pace};
+use crate::streams::{opening::StreamOptions, recheck::Times, relay::Pace};
 
 const BINARY: [(&str, &str); 1] = [("sec-websocket-protocol", "binary")];
 
@@ -213,9 +213,10 @@ enum After {
 
 fn brisk() -> StreamOptions {
     StreamOptions {
-        recheck: Recheck {
+        recheck: Times {
             every: Duration::from_millis(50),
-            grace: Duration::from_secs(60),
+            per_second: 1_000.0,
+            ..Times::default()
         },
         ..StreamOptions::default()
     }

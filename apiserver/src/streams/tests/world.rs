@@ -52,9 +52,11 @@ use crate::{
     streams::{
         dial::tcp::{DialError, Network, PodNetwork},
         handlers,
+        limits::{LimitOptions, StreamLimits},
         metrics::StreamMetrics,
         opening::{StreamDeps, StreamOptions, Streams},
         permit::Gates,
+        recheck::{RecheckDeps, Rechecks},
         relay::Connection,
     },
 };
@@ -345,7 +347,7 @@ impl World {
         let pods = Pods::new();
         let tasks = TaskTracker::new();
         let storages = [&workspaces, &sessions];
-        let around = (&namespace, &pods);
+        let around = (&namespace, &pods, &verbs);
         let handlers = streams(upstream, around, storages, &stop, &tasks, options).await;
         let (ours, drain) = (verbs.clone(), draining.clone());
         let address = serve(move |request| {
@@ -594,6 +596,19 @@ impl World {
         (response.status().as_u16(), chosen)
     }
 
+    /// Asks for a console without waiting for the answer.
+    pub(super) async fn ask_blindly(&self) -> TcpStream {
+        use tokio::io::AsyncWriteExt as _;
+        let mut io = TcpStream::connect(self.address).await.unwrap();
+        let head = format!(
+            "GET {WORKSPACES}/demo/console HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\nsec-websocket-version: 13\r\n\
+             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        io.write_all(head.as_bytes()).await.unwrap();
+        io
+    }
+
     /// A plain request for the console.
     pub(super) async fn ask(&self, method: &str) -> (u16, Value) {
         let (code, body) = self.request(method, "demo/console").await;
@@ -646,7 +661,7 @@ type Handlers = Arc<BTreeMap<&'static str, Arc<dyn Connect>>>;
 
 async fn streams(
     upstream: SocketAddr,
-    (namespace, pods): (&Phase, &Pods),
+    (namespace, pods, verbs): (&Phase, &Pods, &Verbs),
     [workspaces, sessions]: [&MemoryStorage; 2],
     stop: &CancellationToken,
     tasks: &TaskTracker,
@@ -663,14 +678,24 @@ async fn streams(
     while sessions.ready().is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    let metrics = StreamMetrics::register(&mut prometheus_client::registry::Registry::default());
+    let deps = RecheckDeps {
+        authorizer: Arc::new(verbs.clone()),
+        replicas: Arc::new(|| 1),
+        metrics: metrics.clone(),
+        times: options.recheck,
+    };
+    let rechecks = Rechecks::start(deps, &TaskTracker::new(), stop);
     let streams = Streams::new(StreamDeps {
         client: kube::Client::try_from(config).unwrap(),
         network: Arc::new(pods.clone()),
         workspaces: Arc::new(workspaces.clone()),
         namespaces: Arc::new(namespace.clone()),
         sessions,
+        limits: StreamLimits::new(LimitOptions::default(), metrics.clone()),
         gates: Gates::default(),
-        metrics: StreamMetrics::register(&mut prometheus_client::registry::Registry::default()),
+        rechecks,
+        metrics,
         tasks: tasks.clone(),
         options,
     });

@@ -1,259 +1,20 @@
-//! Replicas that share a storage and Leases, as real ones share a cluster.
+//! Exclusive streams over two replicas: one holder, and an end of every holder that others know of.
 
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
-use apiserver_generic::{
-    ApiError, Key, Object, Revision, Storage,
-    storage::{
-        Changes, ListQuery, Page, StorageError, Stored, WriteContext, memory::MemoryStorage,
-    },
-};
 use apiservice::v1alpha1::SessionMode;
-use async_trait::async_trait;
-use futures::StreamExt as _;
-use parking_lot::Mutex;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{
-    Held, Reach, SessionDeps, Sessions, Timing,
-    lease::Leases,
-    record::{self, Wish, tests::wish},
-    replica::{Beat, ReplicaId},
+use super::{SOON, World, calm, claim_soon, eventually, hasty, told};
+use crate::{
+    sessions::{
+        Reach, Sessions,
+        record::{self, Passed, tests::wish},
+    },
+    streams::close::CloseReason,
 };
-use crate::streams::close::CloseReason;
-
-const SOON: Duration = Duration::from_secs(20);
-
-#[derive(Clone, Default)]
-struct World {
-    storage: MemoryStorage,
-    leases: Arc<Mutex<BTreeMap<String, u64>>>,
-}
-
-/// One replica's way to the Leases, which can be cut.
-struct Wire {
-    leases: Arc<Mutex<BTreeMap<String, u64>>>,
-    cut: Arc<AtomicBool>,
-}
-
-impl Wire {
-    fn check(&self) -> Result<(), ApiError> {
-        if self.cut.load(Ordering::SeqCst) {
-            return Err(ApiError::internal("cut"));
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Leases for Wire {
-    async fn renew(&self, me: &ReplicaId) -> Result<(), ApiError> {
-        self.check()?;
-        *self.leases.lock().entry(me.to_string()).or_default() += 1;
-        Ok(())
-    }
-
-    async fn list(&self) -> Result<Vec<Beat>, ApiError> {
-        self.check()?;
-        let leases = self.leases.lock();
-        let beats = leases.iter().map(|(replica, n)| Beat {
-            replica: replica.clone(),
-            mark: n.to_string(),
-        });
-        Ok(beats.collect())
-    }
-
-    async fn remove(&self, replica: &str) -> Result<(), ApiError> {
-        self.check()?;
-        self.leases.lock().remove(replica);
-        Ok(())
-    }
-}
-
-/// A storage whose watches can fall silent without ending.
-struct Silent {
-    storage: MemoryStorage,
-    on: Arc<AtomicBool>,
-}
-
-#[async_trait]
-impl Storage for Silent {
-    async fn get(&self, key: &Key) -> Result<Stored, StorageError> {
-        self.storage.get(key).await
-    }
-    async fn list(&self, query: &ListQuery) -> Result<Page, StorageError> {
-        self.storage.list(query).await
-    }
-    async fn watch(&self, from: Revision) -> Result<Changes, StorageError> {
-        let on = self.on.clone();
-        let changes = self.storage.watch(from).await?;
-        let heard = changes.take_while(move |_| {
-            let silent = on.load(Ordering::SeqCst);
-            async move {
-                if silent {
-                    std::future::pending::<()>().await;
-                }
-                true
-            }
-        });
-        Ok(heard.boxed())
-    }
-    async fn create(
-        &self,
-        context: &WriteContext,
-        key: &Key,
-        object: &Object,
-    ) -> Result<Stored, StorageError> {
-        self.storage.create(context, key, object).await
-    }
-    async fn update(
-        &self,
-        context: &WriteContext,
-        key: &Key,
-        object: &Object,
-        expected: Revision,
-    ) -> Result<Stored, StorageError> {
-        self.storage.update(context, key, object, expected).await
-    }
-    async fn delete(
-        &self,
-        context: &WriteContext,
-        key: &Key,
-        expected: Revision,
-    ) -> Result<(), StorageError> {
-        self.storage.delete(context, key, expected).await
-    }
-    async fn fence(&self) -> Result<Option<Revision>, StorageError> {
-        self.storage.fence().await
-    }
-}
-
-struct Replica {
-    sessions: Sessions,
-    cut: Arc<AtomicBool>,
-    silent: Arc<AtomicBool>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-impl World {
-    async fn replica(&self, pod: &str, nonce: &str, timing: Timing) -> Replica {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (cut, silent): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
-        let deps = SessionDeps {
-            storage: Arc::new(Silent {
-                storage: self.storage.clone(),
-                on: silent.clone(),
-            }),
-            leases: Arc::new(Wire {
-                leases: self.leases.clone(),
-                cut: cut.clone(),
-            }),
-            me: ReplicaId::new(pod, nonce),
-            timing,
-        };
-        let sessions = Sessions::start(deps, &tasks, &stop);
-        eventually("the first renewal", || sessions.ready().is_ok()).await;
-        Replica {
-            sessions,
-            cut,
-            silent,
-            tasks,
-            stop,
-        }
-    }
-
-    async fn stored(&self) -> Option<Object> {
-        let stored = self.storage.get(&wish("", "").key()).await;
-        stored.ok().map(|stored| stored.object)
-    }
-
-    /// Waits until no session is left.
-    async fn emptied(&self) {
-        let wait = async {
-            while self.stored().await.is_some() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(SOON, wait).await.unwrap();
-    }
-
-    /// What `kubectl delete workspacesession` does.
-    async fn delete(&self) {
-        let mut stored = self.storage.get(&wish("", "").key()).await.unwrap();
-        stored
-            .object
-            .set_meta("deletionTimestamp", "2026-01-02T03:04:05Z");
-        let context = WriteContext::default();
-        let marked = self
-            .storage
-            .update(&context, &stored.key, &stored.object, stored.revision);
-        marked.await.unwrap();
-    }
-}
-
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let wait = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, wait)
-        .await
-        .unwrap_or_else(|_| panic!("waited for {what}"));
-}
-
-async fn told(held: &mut Held) -> CloseReason {
-    tokio::time::timeout(SOON, held.told()).await.unwrap()
-}
-
-/// Claims again and again until it is granted.
-async fn claim_soon(sessions: &Sessions, wish: &Wish) -> Held {
-    let claiming = async {
-        loop {
-            match sessions.claim(wish).await {
-                Ok(held) => return held,
-                Err(error) => assert!([409, 503].contains(&error.reason.code().as_u16())),
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, claiming).await.unwrap()
-}
-
-/// Everything but the judgement of death happens quickly.
-fn calm() -> Timing {
-    Timing {
-        collect_every: Duration::from_millis(20),
-        renew_every: Duration::from_millis(100),
-        ..Timing::default()
-    }
-}
-
-/// A fiftieth of the real times, with more room in between.
-fn hasty() -> Timing {
-    Timing {
-        renew_every: Duration::from_millis(30),
-        renewal_limit: Duration::from_millis(200),
-        fence_after: Duration::from_millis(500),
-        dead_after: Duration::from_millis(1500),
-        collect_every: Duration::from_millis(30),
-        takeover_limit: SOON,
-    }
-}
 
 #[tokio::test]
 async fn a_second_caller_at_another_replica_is_told_who_holds_the_stream() {
@@ -359,13 +120,21 @@ async fn a_session_shows_what_has_passed_until_it_is_somebody_elses() {
     let one = world.replica("pod-1", "a", calm()).await;
     let held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
     let counters = held.counters();
-    counters.write(3, 4, Duration::ZERO).await;
+    let passed = |received, sent| Passed {
+        streams: 1,
+        received,
+        sent,
+        idle: Some(Duration::ZERO),
+    };
+    one.sees("c1").await;
+    counters.write(&passed(3, 4)).await;
     let status = record::read(&world.stored().await.unwrap()).status;
     assert_eq!((status.received_bytes, status.sent_bytes), (3, 4));
     assert!(status.in_use && status.last_activity.is_some());
     held.release().await;
     let _next = one.sessions.claim(&wish("joe", "c2")).await.unwrap();
-    counters.write(9, 9, Duration::ZERO).await;
+    one.sees("c2").await;
+    counters.write(&passed(9, 9)).await;
     let status = record::read(&world.stored().await.unwrap()).status;
     assert_eq!(status.received_bytes, 0);
 }
@@ -523,6 +292,86 @@ async fn an_end_of_the_server_leaves_no_lease() {
     one.tasks.close();
     tokio::time::timeout(SOON, one.tasks.wait()).await.unwrap();
     assert!(world.leases.lock().is_empty());
+}
+
+#[tokio::test]
+async fn who_was_handed_a_session_and_does_not_come_loses_it_after_the_offers_time() {
+    let world = World::default();
+    let mut timing = calm();
+    timing.offer_limit = Duration::from_millis(300);
+    let one = world.replica("pod-1", "a", timing).await;
+    let two = world.replica("pod-2", "a", timing).await;
+    let mut held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
+    let sessions = two.sessions.clone();
+    let taking = tokio::spawn(async move {
+        sessions
+            .take_over(&wish("joe", "c2"), Reach::Anybodys)
+            .await
+    });
+    assert_eq!(told(&mut held).await, CloseReason::TakenOver);
+    // The successor's replica is gone without a word: it neither comes nor cleans up.
+    two.stop.cancel();
+    two.tasks.close();
+    two.tasks.wait().await;
+    taking.abort();
+    world.leases.lock().insert("pod-2-a".into(), 1);
+    held.release().await;
+    let offered = record::read(&world.stored().await.unwrap()).spec;
+    assert!(offered.offered && offered.user == "joe", "{offered:?}");
+    let refused = one.sessions.claim(&wish("jim", "c3")).await.err().unwrap();
+    assert_eq!(refused.reason.code(), 409);
+    claim_soon(&one.sessions, &wish("jim", "c4")).await;
+}
+
+#[tokio::test]
+async fn an_offer_can_be_taken_over_before_its_holder_comes() {
+    let world = World::default();
+    let one = world.replica("pod-1", "a", calm()).await;
+    let held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
+    let object = world.stored().await.unwrap();
+    let away = apiservice::v1alpha1::SessionSuccessor {
+        user: "joe".into(),
+        replica: "pod-9-a".into(),
+        claim: "c9".into(),
+        ..Default::default()
+    };
+    let contested = record::with_successor(&object, &away);
+    world.put(&contested).await;
+    held.release().await;
+    let taken = one
+        .sessions
+        .take_over(&wish("admin", "c2"), Reach::Anybodys)
+        .await
+        .unwrap();
+    let spec = record::read(&world.stored().await.unwrap()).spec;
+    assert_eq!((spec.user.as_str(), spec.offered), ("admin", false));
+    taken.release().await;
+}
+
+#[tokio::test]
+async fn a_replica_that_comes_back_is_never_taken_for_dead_by_an_old_look() {
+    let world = World::default();
+    let mut timing = hasty();
+    // Only claims look: the collector stays out of the way.
+    timing.collect_every = Duration::from_millis(40);
+    let one = world.replica("pod-1", "a", timing).await;
+    let two = world.replica("pod-2", "a", timing).await;
+    one.cut.store(true, Ordering::SeqCst);
+    let dead = || {
+        let fate = two.sessions.inner.observed.lock().fate("pod-1-a");
+        fate == crate::sessions::claim::Fate::Dead
+    };
+    eventually("the first replica to be judged dead", dead).await;
+    // It comes back, while the second one's look at the Leases hangs.
+    two.cut.store(true, Ordering::SeqCst);
+    one.cut.store(false, Ordering::SeqCst);
+    eventually("the first to be back", || one.sessions.ready().is_ok()).await;
+    let held = one.sessions.claim(&wish("jane", "c1")).await.unwrap();
+    let refused = two.sessions.claim(&wish("joe", "c2")).await.err().unwrap();
+    assert!(refused.reason.code() == 409 || refused.reason.code() == 503);
+    let spec = record::read(&world.stored().await.unwrap()).spec;
+    assert_eq!(spec.claim, "c1", "the live claim was not removed");
+    held.release().await;
 }
 
 /// The checker: whoever may pass bytes says so, and never two do.
