@@ -1,20 +1,28 @@
-//! `kubectl workspace console`. Entry point: [`console`].
+//! `kubectl workspace console`. Entry points: [`console`], [`boot`].
 
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use anyhow::Context as _;
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::actions::{Action, post};
 use crate::channel::Exit;
 use crate::cli;
-use crate::close::explain;
+use crate::close::{Way, explain};
 use crate::cluster::Cluster;
 use crate::relay::{Framing, Outcome, Relay};
+use crate::say;
 use crate::target::Target;
 use crate::terminal::{self, Raw};
-use crate::upgrade::{OpenError, Stream, open};
+use crate::upgrade::{Stream, open_when_ready};
 
+const SUBRESOURCE: &str = "console";
+const KUBEVIRT: &str = "/apis/subresources.kubevirt.io/v1";
 const PLAIN: &str = "plain.kubevirt.io";
 const V5: &str = "v5.channel.k8s.io";
 const V4: &str = "v4.channel.k8s.io";
@@ -25,23 +33,111 @@ pub async fn console(cluster: &Cluster, options: cli::Console) -> anyhow::Result
         workspace,
         timeout,
         takeover,
+        stty,
     } = options;
     let target = cluster.target(workspace)?;
-    let kind = cluster.get(&target).await?["spec"]["type"]
-        .as_str()
-        .unwrap_or("container")
-        .to_owned();
-    let terminal = std::io::stdin().is_terminal();
-    let path = path(&target, takeover, terminal || kind == "vm");
-    let (stream, protocol) =
-        wait_and_open(cluster, &target, &path, protocols(&kind), timeout).await?;
-    eprintln!("{}", greeting(&target.name, terminal));
-    session(stream, framing(&protocol), &target).await
+    let kind = kind(cluster, &target).await?;
+    let line = Line {
+        serial: kind == "vm",
+        terminal: std::io::stdin().is_terminal(),
+    };
+    let opened = open(cluster, &target, line, takeover, timeout).await?;
+    say::note(&line.greeting(&target.name));
+    session(opened, &target, line.stty(stty, terminal::size())).await
 }
 
-/// A vm has a serial line, everything else a shell.
-fn protocols(kind: &str) -> &'static [&'static str] {
-    if kind == "vm" { &[PLAIN] } else { &[V5, V4] }
+/// `start --console`: the machine waits, the console is opened, and then it runs.
+pub async fn boot(cluster: &Cluster, options: cli::Start) -> anyhow::Result<u8> {
+    let cli::Action {
+        workspace, timeout, ..
+    } = options.action;
+    let target = cluster.target(workspace)?;
+    if kind(cluster, &target).await? != "vm" {
+        anyhow::bail!(
+            "{} is no vm and says nothing at boot: start it, then `{}`",
+            target.name,
+            target.command(SUBRESOURCE)
+        );
+    }
+    post(cluster, &target, Action::Start { paused: true }, false).await?;
+    let line = Line {
+        serial: true,
+        terminal: std::io::stdin().is_terminal(),
+    };
+    let opened = open(cluster, &target, line, false, timeout).await?;
+    unpause(cluster, &target).await?;
+    say::note(&line.greeting(&target.name));
+    session(opened, &target, String::new()).await
+}
+
+/// KubeVirt's own action, with the user's own rights: a workspace has no other word for it.
+async fn unpause(cluster: &Cluster, target: &Target) -> anyhow::Result<()> {
+    let Target { name, namespace } = target;
+    let path = format!("{KUBEVIRT}/namespaces/{namespace}/virtualmachineinstances/{name}/unpause");
+    let options = json!({});
+    let asked = cluster.bytes(Method::PUT, &path, "*/*", Some(&options));
+    asked.await.with_context(|| {
+        format!(
+            "the machine of {name} waits paused and cannot be let go; who has update on virtualmachineinstances/unpause can do it with `virtctl unpause vmi {name} -n {namespace}`"
+        )
+    })?;
+    Ok(())
+}
+
+async fn kind(cluster: &Cluster, target: &Target) -> anyhow::Result<String> {
+    let workspace = cluster.get(target).await?;
+    let kind = workspace["spec"]["type"].as_str();
+    Ok(kind.unwrap_or("container").to_owned())
+}
+
+/// Both ends of a console.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// The workspace has a serial line, else a shell.
+    serial: bool,
+    /// A terminal is here.
+    terminal: bool,
+}
+
+impl Line {
+    fn protocols(self) -> &'static [&'static str] {
+        if self.serial { &[PLAIN] } else { &[V5, V4] }
+    }
+
+    /// Without a terminal here a shell gets none there, as with `kubectl exec -i`: its errors come
+    /// apart, and the end of our input is the end of its.
+    fn path(self, target: &Target, takeover: bool) -> String {
+        let wishes = [
+            (takeover, "takeover=true"),
+            (!self.terminal && !self.serial, "tty=false"),
+        ];
+        let wishes: Vec<_> = wishes.iter().filter(|(wanted, _)| *wanted).collect();
+        let mut path = format!("{}/{SUBRESOURCE}", target.path());
+        for (index, (_, wish)) in wishes.iter().enumerate() {
+            path.push(if index == 0 { '?' } else { '&' });
+            path.push_str(wish);
+        }
+        path
+    }
+
+    /// Without a terminal there is nobody to type the escape.
+    fn greeting(self, name: &str) -> String {
+        if self.terminal {
+            format!("Connected to {name}. The escape sequence is Ctrl-]")
+        } else {
+            format!("Connected to {name}.")
+        }
+    }
+
+    /// What is typed for the user before all else. A shell is told its size by the protocol.
+    fn stty(self, wanted: bool, size: Option<(u16, u16)>) -> String {
+        match size {
+            Some((columns, rows)) if wanted && self.serial => {
+                format!("stty rows {rows} cols {columns}\r")
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 fn framing(protocol: &str) -> Framing {
@@ -52,56 +148,23 @@ fn framing(protocol: &str) -> Framing {
     }
 }
 
-/// Without a terminal there is nobody to type the escape.
-fn greeting(name: &str, terminal: bool) -> String {
-    if terminal {
-        format!("Connected to {name}. The escape sequence is Ctrl-]")
-    } else {
-        format!("Connected to {name}.")
-    }
-}
-
-/// Without a terminal here a shell gets none there, as with `kubectl exec -i`: its errors come
-/// apart, and the end of our input is the end of its.
-fn path(target: &Target, takeover: bool, terminal: bool) -> String {
-    let wishes = [(takeover, "takeover=true"), (!terminal, "tty=false")];
-    let wishes: Vec<_> = wishes.iter().filter(|(wanted, _)| *wanted).collect();
-    let mut path = format!("{}/console", target.path());
-    for (index, (_, wish)) in wishes.iter().enumerate() {
-        path.push(if index == 0 { '?' } else { '&' });
-        path.push_str(wish);
-    }
-    path
-}
-
-async fn wait_and_open(
+async fn open(
     cluster: &Cluster,
     target: &Target,
-    path: &str,
-    protocols: &[&str],
+    line: Line,
+    takeover: bool,
     timeout: Duration,
-) -> Result<(Stream, String), OpenError> {
-    let start = Instant::now();
-    let mut said = String::new();
-    loop {
-        match open(cluster, path, protocols).await {
-            Err(OpenError::Starting {
-                message,
-                retry_after,
-            }) if start.elapsed() + retry_after <= timeout => {
-                if said != message {
-                    eprintln!("Waiting for {}: {message}", target.name);
-                    said = message;
-                }
-                tokio::time::sleep(retry_after).await;
-            }
-            done => return done,
-        }
-    }
+) -> anyhow::Result<(Stream, Framing)> {
+    let path = line.path(target, takeover);
+    let (stream, protocol) = open_when_ready(cluster, &path, line.protocols(), timeout).await?;
+    Ok((stream, framing(&protocol)))
 }
 
-async fn session(stream: Stream, framing: Framing, target: &Target) -> anyhow::Result<u8> {
-    let mut signals = Signals::new()?;
+async fn session(
+    (stream, framing): (Stream, Framing),
+    target: &Target,
+    first: String,
+) -> anyhow::Result<u8> {
     let closed = terminal::stdout_closed();
     let raw = Raw::enter()?;
     let sizes = match &raw {
@@ -109,38 +172,35 @@ async fn session(stream: Stream, framing: Framing, target: &Target) -> anyhow::R
         None => mpsc::channel(1).1,
     };
     let relay = Relay {
-        input: tokio::io::stdin(),
+        input: typed_first(first, tokio::io::stdin()),
         output: tokio::io::stdout(),
         errors: tokio::io::stderr(),
         framing,
         interactive: raw.is_some(),
         sizes,
     };
-    let ended = tokio::select! {
-        outcome = relay.run(stream) => Ok(outcome),
-        Ok(()) = closed => Ok(Outcome::OutputClosed),
-        signal = signals.next() => Err(signal),
+    let outcome = tokio::select! {
+        outcome = relay.run(stream) => outcome,
+        Ok(()) = closed => Outcome::OutputClosed,
     };
     let was_raw = raw.is_some();
     drop(raw);
     if was_raw {
         // the guest's cursor stands somewhere in a line
-        eprintln!();
+        say::note("");
     }
-    Ok(match ended {
-        Ok(outcome) => finish(&outcome, target),
-        Err(number) => {
-            eprintln!("Ended by signal {number}.");
-            128 + number
-        }
-    })
+    Ok(finish(&outcome, target))
+}
+
+fn typed_first<R: AsyncRead + Unpin>(first: String, rest: R) -> impl AsyncRead + Unpin {
+    std::io::Cursor::new(first.into_bytes()).chain(rest)
 }
 
 /// Says why, and gives the exit code.
 fn finish(outcome: &Outcome, target: &Target) -> u8 {
     let (sentence, code) = verdict(outcome, target);
     if let Some(sentence) = sentence {
-        eprintln!("{sentence}");
+        say::note(&sentence);
     }
     code
 }
@@ -157,20 +217,25 @@ fn verdict(outcome: &Outcome, target: &Target) -> (Option<String>, u8) {
             1,
         ),
         Outcome::Ended(ending) => {
-            let command = format!(
-                "kubectl workspace console {} -n {}",
-                target.name, target.namespace
-            );
-            let explanation = explain(ending, &target.name, &command);
+            let command = target.command(SUBRESOURCE);
+            let way = Way {
+                target,
+                subresource: SUBRESOURCE,
+                command: &command,
+            };
+            let explanation = explain(ending, way);
             (Some(explanation.sentence), u8::from(!explanation.clean))
         }
     }
 }
 
-/// The size of the terminal now and at every change.
+/// The size of the terminal now and at every change. A shell that puts us into the foreground again may have changed
+/// its modes.
 fn sizes() -> std::io::Result<mpsc::Receiver<(u16, u16)>> {
     let (changed, sizes) = mpsc::channel(1);
     let mut windows = signal(SignalKind::window_change())?;
+    // SIGCONT has one number on Linux and another one elsewhere
+    let mut continued = signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?;
     tokio::spawn(async move {
         loop {
             if let Some(size) = terminal::size()
@@ -178,39 +243,19 @@ fn sizes() -> std::io::Result<mpsc::Receiver<(u16, u16)>> {
             {
                 return;
             }
-            if windows.recv().await.is_none() {
+            let more = tokio::select! {
+                more = windows.recv() => more,
+                more = continued.recv() => {
+                    terminal::raw_again();
+                    more
+                }
+            };
+            if more.is_none() {
                 return;
             }
         }
     });
     Ok(sizes)
-}
-
-/// Signals that end the session in an orderly way; in a raw terminal Ctrl-C is none of them.
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        let listen = |kind| signal(kind);
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    /// The number of the first one.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => 2,
-            _ = self.terminate.recv() => 15,
-            _ = self.hangup.recv() => 1,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -219,79 +264,93 @@ mod tests {
 
     use super::*;
 
+    fn target() -> Target {
+        Target {
+            name: "demo".into(),
+            namespace: "t1".into(),
+        }
+    }
+
     #[test]
     fn a_machine_has_a_serial_line_and_the_rest_a_shell() {
-        assert_eq!(protocols("vm"), [PLAIN]);
-        assert_eq!(protocols("container"), [V5, V4]);
-        assert_eq!(protocols("scratch"), [V5, V4]);
+        let line = |serial| Line {
+            serial,
+            terminal: true,
+        };
+        assert_eq!(line(true).protocols(), [PLAIN]);
+        assert_eq!(line(false).protocols(), [V5, V4]);
         assert_eq!(framing(PLAIN), Framing::Raw);
         assert_eq!(framing(V4), Framing::Channels { half_close: false });
     }
 
     #[test]
     fn a_shell_in_a_pipe_asks_for_no_terminal() {
-        let target = Target {
-            name: "demo".into(),
-            namespace: "t1".into(),
-        };
-        for (takeover, terminal, expected) in [
-            (false, true, "/console"),
-            (true, true, "/console?takeover=true"),
-            (false, false, "/console?tty=false"),
-            (true, false, "/console?takeover=true&tty=false"),
+        for (takeover, serial, terminal, expected) in [
+            (false, false, true, "/console"),
+            (true, false, true, "/console?takeover=true"),
+            (false, false, false, "/console?tty=false"),
+            (true, false, false, "/console?takeover=true&tty=false"),
+            (false, true, false, "/console"),
         ] {
-            let path = path(&target, takeover, terminal);
+            let path = Line { serial, terminal }.path(&target(), takeover);
             assert!(path.ends_with(&format!("/demo{expected}")), "{path}");
         }
     }
 
     #[test]
+    fn s_18_a_size_is_typed_into_a_serial_line_only_when_that_is_wanted() {
+        for (serial, wanted, size, expected) in [
+            (true, true, Some((200, 50)), "stty rows 50 cols 200\r"),
+            (true, false, Some((200, 50)), ""),
+            (false, true, Some((200, 50)), ""),
+            (true, true, None, ""),
+        ] {
+            let line = Line {
+                serial,
+                terminal: true,
+            };
+            assert_eq!(line.stty(wanted, size), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_for_the_user_comes_first() {
+        let mut typed = typed_first("stty\r".into(), &b"ls\r"[..]);
+        let mut all = String::new();
+        typed.read_to_string(&mut all).await.unwrap();
+        assert_eq!(all, "stty\rls\r");
+    }
+
+    #[test]
     fn the_exit_code_says_how_it_ended() {
-        let target = Target {
-            name: "demo".into(),
-            namespace: "t1".into(),
+        let closed = |code| {
+            let reason = String::new();
+            Outcome::Ended(Ending::Closed { code, reason })
         };
         let cases = [
             (Outcome::Escaped, 0),
             (Outcome::OutputClosed, 0),
             (Outcome::Exited(Exit::Code(3)), 3),
             (Outcome::Exited(Exit::Failed("x".into())), 1),
-            (
-                Outcome::Ended(Ending::Closed {
-                    code: 1000,
-                    reason: String::new(),
-                }),
-                0,
-            ),
-            (
-                Outcome::Ended(Ending::Closed {
-                    code: 4003,
-                    reason: String::new(),
-                }),
-                1,
-            ),
+            (closed(1000), 0),
+            (closed(4003), 1),
             (Outcome::Ended(Ending::Cut("x".into())), 1),
         ];
         for (outcome, expected) in cases {
-            assert_eq!(verdict(&outcome, &target).1, expected, "{outcome:?}");
+            assert_eq!(verdict(&outcome, &target()).1, expected, "{outcome:?}");
         }
     }
 
     #[test]
     fn the_way_back_names_the_namespace() {
-        let target = Target {
-            name: "demo".into(),
-            namespace: "t1".into(),
-        };
         let drained = Outcome::Ended(Ending::Closed {
             code: 1001,
             reason: String::new(),
         });
+        let sentence = verdict(&drained, &target()).0.unwrap();
         assert!(
-            verdict(&drained, &target)
-                .0
-                .unwrap()
-                .contains("kubectl workspace console demo -n t1")
+            sentence.contains("kubectl workspace console demo -n t1"),
+            "{sentence}"
         );
     }
 }

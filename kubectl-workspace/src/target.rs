@@ -1,4 +1,5 @@
 //! Which workspace is meant: `NAME`, `NAME/NAMESPACE`, or `NAME -n NAMESPACE`. Dots never split a name.
+//! Entry points: [`Typed`], [`Login`].
 
 use std::fmt;
 
@@ -29,6 +30,9 @@ pub enum TargetError {
         "{0:?} is not a name: names have lower case letters, digits, - and ., and at most 63 characters"
     )]
     Name(String),
+    /// Not a user.
+    #[error("{0:?} is not the name of a user")]
+    User(String),
     /// Two different namespaces.
     #[error("{argument:?} and --namespace {flag:?} name two namespaces: give one of them")]
     TwoNamespaces {
@@ -65,6 +69,42 @@ fn checked(name: &str) -> Result<String, TargetError> {
     Err(TargetError::Name(name.to_owned()))
 }
 
+/// The namespace of commands without a workspace: `-n`, or the kubeconfig's.
+pub fn namespace(flag: Option<&str>, default: &str) -> Result<String, TargetError> {
+    flag.map_or_else(|| Ok(default.to_owned()), checked)
+}
+
+/// `[USER@]NAME[/NAMESPACE]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Who logs in, when that is said.
+    pub user: Option<String>,
+    /// The workspace.
+    pub workspace: Typed,
+}
+
+impl std::str::FromStr for Login {
+    type Err = TargetError;
+
+    /// Users may have an `@` of their own, workspaces cannot.
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let (user, workspace) = match text.rsplit_once('@') {
+            Some((user, workspace)) => (Some(user_name(user)?), workspace),
+            None => (None, text),
+        };
+        let workspace = workspace.parse()?;
+        Ok(Self { user, workspace })
+    }
+}
+
+/// A user becomes an argument of ssh and must not be read as an option.
+pub fn user_name(user: &str) -> Result<String, TargetError> {
+    if user.is_empty() || user.starts_with('-') || user.chars().any(char::is_control) {
+        return Err(TargetError::User(user.to_owned()));
+    }
+    Ok(user.to_owned())
+}
+
 impl Typed {
     /// The workspace, with `flag` (`-n`) before `default` (the kubeconfig's).
     pub fn resolve(self, flag: Option<&str>, default: &str) -> Result<Target, TargetError> {
@@ -77,20 +117,34 @@ impl Typed {
                 });
             }
             (Some(argument), _) => argument,
-            (None, Some(flag)) => checked(flag)?,
-            (None, None) => default.to_owned(),
+            (None, flag) => self::namespace(flag, default)?,
         };
         Ok(Target { name, namespace })
+    }
+}
+
+/// Path of the API.
+const API: &str = "/apis/kubeworkspaces.io/v1alpha1";
+
+/// Path of all objects of a resource, in a namespace or everywhere.
+pub fn collection(resource: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{API}/namespaces/{namespace}/{resource}"),
+        None => format!("{API}/{resource}"),
     }
 }
 
 impl Target {
     /// Path of the workspace in the API.
     pub fn path(&self) -> String {
-        format!(
-            "/apis/kubeworkspaces.io/v1alpha1/namespaces/{}/workspaces/{}",
-            self.namespace, self.name
-        )
+        let workspaces = collection("workspaces", Some(&self.namespace));
+        format!("{workspaces}/{}", self.name)
+    }
+
+    /// `kubectl workspace COMMAND NAME -n NAMESPACE`, for messages.
+    pub fn command(&self, command: &str) -> String {
+        let Self { name, namespace } = self;
+        format!("kubectl workspace {command} {name} -n {namespace}")
     }
 }
 
@@ -103,6 +157,28 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_stands_before_the_last_at_sign() {
+        let cases = [
+            ("demo", None, "demo/home"),
+            ("ann@demo", Some("ann"), "demo/home"),
+            (
+                "ann@x.org@rhel9.arm64/t1",
+                Some("ann@x.org"),
+                "rhel9.arm64/t1",
+            ),
+        ];
+        for (text, user, workspace) in cases {
+            let login: Login = text.parse().unwrap();
+            assert_eq!(login.user.as_deref(), user, "{text}");
+            let target = login.workspace.resolve(None, "home").unwrap();
+            assert_eq!(target.to_string(), workspace, "{text}");
+        }
+        for text in ["@demo", "-l@demo", "a\nb@demo", "ann@"] {
+            assert!(text.parse::<Login>().is_err(), "{text:?}");
+        }
+    }
 
     fn target(text: &str, flag: Option<&str>) -> Result<String, TargetError> {
         let typed: Typed = text.parse()?;

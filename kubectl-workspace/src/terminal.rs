@@ -31,8 +31,20 @@ impl Raw {
         raw.make_raw();
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
         let guard = Self(());
-        tcsetattr(&stdin, OptionalActions::Flush, &raw)?;
+        // what was typed while connecting is typed ahead, and stays
+        tcsetattr(&stdin, OptionalActions::Now, &raw)?;
         Ok(Some(guard))
+    }
+}
+
+/// Raw once more, when it was before: after a stop the shell may have put its own modes in place.
+pub fn raw_again() {
+    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(before) = before.as_ref() {
+        let mut raw = before.clone();
+        raw.make_raw();
+        // a terminal that is gone has no modes
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &raw);
     }
 }
 

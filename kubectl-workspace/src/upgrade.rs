@@ -3,24 +3,23 @@
 //! Nothing is sent before the 101: kube-apiserver drops what a client sends with its handshake.
 //! Entry point: [`open`].
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::{
-    CONNECTION, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use serde_json::Value;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::{client::generate_key, derive_accept_key};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::cluster::{Cluster, ClusterError, body, chain, status_error};
+use crate::cluster::{Cluster, ClusterError, Refusal, refusal};
 
-/// Bytes read at once; the default of 128 KiB is more than a console needs.
+/// Bytes read at once; the default of 128 KiB is more than a stream needs.
 const READ_BUFFER: usize = 32 << 10;
 /// More than any server sends in one message.
 const MAX_MESSAGE: usize = 4 << 20;
@@ -47,9 +46,11 @@ pub enum OpenError {
     Cluster(#[from] ClusterError),
 }
 
-/// Who holds a console.
+/// Who holds a stream that only one can have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
+    /// Which stream.
+    pub mode: String,
     /// Their name.
     pub user: String,
     /// Since when (RFC 3339).
@@ -58,11 +59,47 @@ pub struct Holder {
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { user, since } = self;
+        let Self { mode, user, since } = self;
+        let or =
+            |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
         write!(
             f,
-            "the console is held by {user} since {since}: run the command again with --takeover to end that session"
+            "the {} is held by {}{}: run the command again with --takeover to end that session",
+            or(mode, "stream"),
+            or(user, "somebody else"),
+            if since.is_empty() {
+                String::new()
+            } else {
+                format!(" since {since}")
+            },
         )
+    }
+}
+
+/// Opens `path` with the first of `protocols` that the server takes, and says which. While the workspace is starting
+/// it asks again, for as long as `timeout`, and says so once.
+pub async fn open_when_ready(
+    cluster: &Cluster,
+    path: &str,
+    protocols: &[&str],
+    timeout: Duration,
+) -> Result<(Stream, String), OpenError> {
+    let start = Instant::now();
+    let mut said = String::new();
+    loop {
+        match open(cluster, path, protocols).await {
+            Err(OpenError::Starting {
+                message,
+                retry_after,
+            }) if start.elapsed() + retry_after <= timeout => {
+                if said != message {
+                    crate::say::note(&format!("Waiting: {message}"));
+                    said = message;
+                }
+                tokio::time::sleep(retry_after).await;
+            }
+            done => return done,
+        }
     }
 }
 
@@ -73,27 +110,24 @@ pub async fn open(
     protocols: &[&str],
 ) -> Result<(Stream, String), OpenError> {
     let key = generate_key();
-    let request = Request::get(path)
-        .header(CONNECTION, "Upgrade")
-        .header(UPGRADE, "websocket")
-        .header(SEC_WEBSOCKET_VERSION, "13")
-        .header(SEC_WEBSOCKET_KEY, &key)
-        .header(SEC_WEBSOCKET_PROTOCOL, protocols.join(", "))
-        .body(Body::empty())
-        .map_err(|e| ClusterError::Answer(e.to_string()))?;
-    let response = cluster
-        .client
-        .send(request)
-        .await
-        .map_err(|e| ClusterError::Unreachable(chain(&e)))?;
+    let request = || {
+        Request::get(path)
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key)
+            .header(SEC_WEBSOCKET_PROTOCOL, protocols.join(", "))
+            .body(Body::empty())
+    };
+    let response = cluster.send(request).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Err(refusal(response).await?);
+        return Err(classify(refusal(response).await?));
     }
     let protocol = accepted(response.headers(), &key, protocols)
         .map_err(|e| ClusterError::Answer(e.into()))?;
     let upgraded = hyper::upgrade::on(response)
         .await
-        .map_err(|e| ClusterError::Unreachable(chain(&e)))?;
+        .map_err(|e| cluster.unreachable(&e))?;
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
         .max_message_size(Some(MAX_MESSAGE))
@@ -125,43 +159,30 @@ fn accepted(headers: &HeaderMap, key: &str, protocols: &[&str]) -> Result<String
     Ok(protocol.to_owned())
 }
 
-async fn refusal(response: Response<Body>) -> Result<OpenError, ClusterError> {
-    let code = response.status().as_u16();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.parse().ok());
-    let body = body(response.into_body()).await?;
-    Ok(classify(code, retry_after, &body))
-}
-
-/// 400 with Retry-After is a workspace that starts, 409 with `SessionHeld` one that is held.
-fn classify(code: u16, retry_after: Option<u64>, body: &[u8]) -> OpenError {
-    let error = status_error(code, body);
-    match (code, retry_after, holder(body)) {
+/// 400 with Retry-After is a workspace that starts, 409 with `SessionHeld` a stream that is held.
+fn classify(refusal: Refusal) -> OpenError {
+    match (refusal.code, refusal.retry_after, holder(&refusal)) {
         (400, Some(seconds), _) => OpenError::Starting {
-            message: error.to_string(),
+            message: refusal.message,
             retry_after: Duration::from_secs(seconds.clamp(1, 10)),
         },
         (409, _, Some(holder)) => OpenError::Held(holder),
-        _ => OpenError::Cluster(error),
+        (200..300, ..) => OpenError::Cluster(ClusterError::Answer(
+            "the stream was not opened: something between here and the server drops the Upgrade header".into(),
+        )),
+        _ => OpenError::Cluster(ClusterError::Refused(refusal)),
     }
 }
 
-fn holder(body: &[u8]) -> Option<Holder> {
-    let status: Value = serde_json::from_slice(body).ok()?;
+fn holder(refusal: &Refusal) -> Option<Holder> {
+    let held = |(reason, ..): &&(String, String, String)| reason == "SessionHeld";
     let mut holder = None;
-    for cause in status["details"]["causes"]
-        .as_array()?
-        .iter()
-        .filter(|cause| cause["reason"] == "SessionHeld")
-    {
+    for (_, field, message) in refusal.causes.iter().filter(held) {
         let held: &mut Holder = holder.get_or_insert_default();
-        let message = cause["message"].as_str().unwrap_or_default().to_owned();
-        match cause["field"].as_str() {
-            Some("spec.user") => held.user = message,
-            Some("spec.since") => held.since = message,
+        match field.as_str() {
+            "spec.user" => held.user.clone_from(message),
+            "spec.since" => held.since.clone_from(message),
+            "spec.mode" => held.mode.clone_from(message),
             _ => {}
         }
     }
@@ -172,27 +193,35 @@ fn holder(body: &[u8]) -> Option<Holder> {
 mod tests {
     use super::*;
 
+    fn answer(code: u16, retry_after: Option<u64>, body: &str) -> OpenError {
+        classify(Refusal::read(code, retry_after, body.as_bytes()))
+    }
+
     #[test]
     fn a_refusal_says_whether_to_wait_to_take_over_or_to_give_up() {
-        let held = br#"{"message":"held","details":{"causes":[{"reason":"SessionHeld","message":"ann","field":"spec.user"},
-            {"reason":"SessionHeld","message":"2026-01-01T00:00:00Z","field":"spec.since"}]}}"#;
-        let holder = Holder {
-            user: "ann".into(),
-            since: "2026-01-01T00:00:00Z".into(),
+        let held = r#"{"message":"held","details":{"causes":[{"reason":"SessionHeld","message":"ann","field":"spec.user"},
+            {"reason":"SessionHeld","message":"2026-01-01T00:00:00Z","field":"spec.since"},
+            {"reason":"SessionHeld","message":"vnc","field":"spec.mode"}]}}"#;
+        let OpenError::Held(holder) = answer(409, None, held) else {
+            panic!("held")
         };
-        assert!(matches!(classify(409, None, held), OpenError::Held(h) if h == holder));
-        assert!(holder.to_string().contains("--takeover") && holder.to_string().contains("ann"));
-        let starting = classify(400, Some(2), br#"{"message":"demo is starting"}"#);
+        let text = holder.to_string();
+        for part in ["--takeover", "ann", "vnc", "since 2026-01-01T00:00:00Z"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let starting = answer(400, Some(2), r#"{"message":"demo is starting"}"#);
         assert!(
             matches!(starting, OpenError::Starting { retry_after, .. } if retry_after == Duration::from_secs(2))
         );
         for (code, retry_after) in [(400, None), (409, None), (403, None), (503, Some(1))] {
-            let error = classify(code, retry_after, br#"{"message":"no"}"#);
+            let error = answer(code, retry_after, r#"{"message":"no"}"#);
             assert!(
-                matches!(error, OpenError::Cluster(ClusterError::Status { code: c, .. }) if c == code),
+                matches!(&error, OpenError::Cluster(e) if e.code() == Some(code)),
                 "{code}"
             );
         }
+        let plain = answer(200, None, "{}");
+        assert!(plain.to_string().contains("Upgrade"), "{plain}");
     }
 
     #[test]

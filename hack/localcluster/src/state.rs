@@ -5,7 +5,7 @@
 //!   kubeconfig        the administrator's, mode 0600
 //!   existing.json     with a cluster that exists: where its kubeconfig is
 //!   lock, root.lock   held by the command that is changing the cluster, and by its part that runs as root
-//!   bin/              kubectl and kubectl-workspace, for PATH
+//!   bin/              kubectl, kubectl-workspace and kubectl_complete-workspace, for PATH
 //!   pki/              keys and certificates, mode 0700
 //!   config/           files that the programs read
 //!   log/              one log per program, and the audit log
@@ -103,7 +103,7 @@ impl State {
         self.root.join("existing.json")
     }
 
-    /// Programs for the PATH of people: kubectl and kubectl-workspace.
+    /// Programs for the PATH of people: kubectl, kubectl-workspace, and what kubectl completes it by.
     pub fn bin(&self) -> PathBuf {
         self.root.join("bin")
     }

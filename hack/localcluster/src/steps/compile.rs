@@ -12,8 +12,12 @@ use super::{Context, Found, Step, Target, programs::point};
 const PACKAGES: [&str; 3] = ["localvirt", "kubectl-workspace", "oci-archive"];
 /// The server's package and program.
 pub(super) const SERVER: &str = "workspaces-apiserver";
-/// The programs for people.
-const FOR_PATH: [&str; 1] = ["kubectl-workspace"];
+/// What people find on PATH, and the program that it is. kubectl completes a plugin through an executable of the second
+/// name, and only through that.
+const FOR_PATH: [(&str, &str); 2] = [
+    ("kubectl-workspace", "kubectl-workspace"),
+    ("kubectl_complete-workspace", "kubectl-workspace"),
+];
 
 /// How much the compiler tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +46,9 @@ impl Step for Compile {
             cargo(context, profile, &packages).await?;
         }
         context.state.create()?;
-        for name in FOR_PATH {
+        for (name, is) in FOR_PATH {
             let link = context.state.bin().join(name);
-            point(&link, &program(name, Profile::Release)?)
+            point(&link, &program(is, Profile::Release)?)
                 .with_context(|| format!("cannot make {}", link.display()))?;
         }
         Ok(())
