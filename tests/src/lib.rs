@@ -7,6 +7,7 @@ pub mod guests;
 pub mod kubectls;
 pub mod machines;
 pub mod manifests;
+pub mod own_cluster;
 pub mod replicas;
 pub mod servers;
 pub mod stream;
