@@ -60,6 +60,8 @@ impl Machines {
     /// # Errors
     /// When a manifest is refused, or the server does not become Available.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
+        // Its consoles, and those of the test's clients, are files of this process.
+        localvirt::limits::raise_files();
         let dir = repository().join("hack/localvirt");
         for file in [
             "crds",

@@ -16,6 +16,7 @@ pub mod finalizers;
 pub mod guest;
 pub mod guestless;
 pub mod launcher;
+pub mod limits;
 pub mod migration;
 pub mod options;
 pub mod pki;

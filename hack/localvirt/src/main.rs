@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Parser as _;
-use localvirt::{options::Options, run::Localvirt};
+use localvirt::{limits, options::Options, run::Localvirt};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -17,6 +17,7 @@ async fn main() -> Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();
+    limits::raise_files();
     let localvirt = Localvirt::start(&options).await?;
     info!(address = %localvirt.address()?, "this is localvirt, a stand-in for KubeVirt");
     let shutdown = CancellationToken::new();

@@ -5,15 +5,16 @@
 //! views of the fields that localvirt acts on. Source: `staging/src/kubevirt.io/api/core/v1/types.go`.
 
 mod condition;
+mod migration_state;
 mod vm;
 mod vmi;
+mod volume;
 
 pub use condition::{Condition, set as set_condition};
+pub use migration_state::MigrationState;
 pub use vm::{Machine, RunStrategy, StartFailure, StateChange, VmStatus};
-pub use vmi::{
-    CloudInit, Disk, DiskTarget, Instance, Interface, MigrationState, Phase, PhaseTransition,
-    Volume, VolumeSource,
-};
+pub use vmi::{Instance, Interface, Phase, PhaseTransition};
+pub use volume::{CloudInit, Disk, DiskTarget, Volume, VolumeSource};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
