@@ -160,12 +160,14 @@ impl Localvirt {
             launchers: self.launchers.clone(),
             guestless: self.guestless.clone(),
             guestless_addresses: self.guestless_addresses.clone(),
+            binding: self.policy.binding(),
             faults: self.faults.clone(),
         };
         let migrations = migration::reconcile::Context {
             client: self.client.clone(),
             guestless: self.guestless.clone(),
             addresses: self.guestless_addresses.clone(),
+            binding: self.policy.binding(),
         };
         tasks.spawn(controllers::machines(Arc::new(machines), shutdown.clone()));
         tasks.spawn(controllers::instances(

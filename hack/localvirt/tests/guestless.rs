@@ -108,6 +108,8 @@ async fn a_machine_without_a_guest_is_reached_by_the_same_chain_of_uids() {
     );
     assert_eq!(status["nodeName"], NODES[0]);
     assert_eq!(status["interfaces"][0]["ipAddress"], "192.0.2.1");
+    let bound = pod.spec.as_ref().unwrap().node_name.as_deref();
+    assert_eq!(bound, Some(NODES[0]));
     let pod_status = pod.status.unwrap();
     assert_eq!(pod_status.pod_ip.as_deref(), Some("192.0.2.1"));
     assert!(pod_status.message.unwrap().contains("written by localvirt"));

@@ -75,6 +75,14 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// Whether Pods of guestless machines name a node.
+    pub fn binding(self) -> pod::Binding {
+        match self {
+            Self::Asked => pod::Binding::Unbound,
+            Self::All => pod::Binding::Bound,
+        }
+    }
+
     /// What plays this machine's guest, if there is none. What is no script is returned as it stands, for the refusal.
     pub fn script(self, machine: &Machine) -> Option<Result<Script, String>> {
         let annotated = machine

@@ -1,7 +1,9 @@
 //! The Pod of a guestless machine: an object with a launcher's owner and labels that nothing runs.
 //!
-//! Its scheduler does not exist, so it never gets to a node and a kubelet never sees it; quota, admission and deletion
-//! are as for any Pod. Its status is written here, and its condition messages say by whom.
+//! Its scheduler does not exist, so a kubelet never sees it; quota, admission and owners are as for any Pod. Its status
+//! is written here, and its condition messages say by whom. Where there is no node at all it is bound to one of
+//! [`NODES`](super::NODES), as whoever compares `spec.nodeName` expects; beside real nodes it stays unbound, for the Pod
+//! garbage collector removes Pods of nodes that do not exist.
 
 use std::net::IpAddr;
 
@@ -19,13 +21,22 @@ use crate::{api::Instance, vmi::pod::launcher_meta};
 
 /// On the Pod: which of [`super::NODES`] it would be on.
 pub const NODE_ANNOTATION: &str = "localvirt.kubeworkspaces.io/node";
+/// Whether such Pods name their node in their spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// There is no real node, nor a collector of Pods without one.
+    Bound,
+    /// There are real nodes.
+    Unbound,
+}
+
 /// Nobody schedules for it.
 const SCHEDULER: &str = "localvirt-guestless";
 /// Why the status of such a Pod is what it is.
 const WORDS: &str = "written by localvirt: a guestless machine has no kubelet and no containers";
 
 /// The Pod called `name`, on the node called `node`.
-pub fn pod(vmi: &Instance, script: Script, name: &str, node: &str) -> Pod {
+pub fn pod(vmi: &Instance, script: Script, name: &str, node: &str, binding: Binding) -> Pod {
     let mut meta = launcher_meta(vmi, name);
     meta.annotations.get_or_insert_default().extend([
         (NODE_ANNOTATION.to_owned(), node.to_owned()),
@@ -48,6 +59,7 @@ pub fn pod(vmi: &Instance, script: Script, name: &str, node: &str) -> Pod {
                 ..Container::default()
             }],
             scheduler_name: Some(SCHEDULER.into()),
+            node_name: (binding == Binding::Bound).then(|| node.to_owned()),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             security_context: Some(PodSecurityContext {
@@ -110,7 +122,13 @@ mod tests {
 
     fn made() -> (Instance, Pod) {
         let vmi = instance(json!({"domain": {}}), json!({}));
-        let pod = pod(&vmi, Script::Echo, "virt-launcher-demo-x", NODES[0]);
+        let pod = pod(
+            &vmi,
+            Script::Echo,
+            "virt-launcher-demo-x",
+            NODES[0],
+            Binding::Unbound,
+        );
         (vmi, pod)
     }
 
@@ -122,7 +140,10 @@ mod tests {
         let spec = pod.spec.clone().unwrap();
         assert_eq!(spec.scheduler_name.as_deref(), Some(SCHEDULER));
         assert_eq!(spec.security_context.unwrap().run_as_non_root, Some(true));
+        assert_eq!(spec.node_name, None);
         assert_eq!(node_of(&pod).as_deref(), Some(NODES[0]));
+        let bound = super::pod(&vmi, Script::Echo, "p", NODES[1], Binding::Bound);
+        assert_eq!(bound.spec.unwrap().node_name.as_deref(), Some(NODES[1]));
     }
 
     #[test]

@@ -132,7 +132,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{guestless, testing::instance};
+    use crate::{
+        guestless::{self, pod::Binding},
+        testing::instance,
+    };
 
     fn now() -> Timestamp {
         "2026-11-30T12:00:10Z".parse().unwrap()
@@ -156,7 +159,7 @@ mod tests {
 
     fn seen(status: Value, with_target: bool) -> Seen {
         let vmi = vmi(status);
-        let pod = |node| guestless::pod::pod(&vmi, Script::Echo, "p", node);
+        let pod = |node| guestless::pod::pod(&vmi, Script::Echo, "p", node, Binding::Unbound);
         let mut target = pod(NODES[1]);
         target.status.get_or_insert_default().phase = Some("Running".into());
         Seen {

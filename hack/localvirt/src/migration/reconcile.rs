@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     api::{Instance, ObjectError, is_controlled_by, migration_resource, vmi_resource},
-    guestless::{self, Guestless, Script, pod::node_of},
+    guestless::{
+        self, Guestless, Script,
+        pod::{Binding, node_of},
+    },
     vmi::{names, reconcile::delete_pod},
 };
 
@@ -44,6 +47,8 @@ pub struct Context {
     pub guestless: Guestless,
     /// The addresses of their Pods.
     pub addresses: Vec<IpAddr>,
+    /// Whether those Pods name a node.
+    pub binding: Binding,
 }
 
 struct Apis {
@@ -141,7 +146,7 @@ async fn act(
     };
     match step {
         Step::Keep | Step::Wait(_) => {}
-        Step::Launch(node) => launch(apis, &context.addresses, vmi, migration, node).await?,
+        Step::Launch(node) => launch(apis, context, vmi, migration, node).await?,
         Step::Begin => patch_instance(apis, vmi, begun(migration, seen)).await?,
         Step::HandOver => {
             patch_instance(apis, vmi, handed_over(seen)).await?;
@@ -169,7 +174,7 @@ async fn act(
 /// Makes the target's Pod and, as nothing runs it, its status.
 async fn launch(
     apis: &Apis,
-    addresses: &[IpAddr],
+    context: &Context,
     vmi: &Instance,
     migration: &Migration,
     node: &str,
@@ -178,7 +183,7 @@ async fn launch(
         return Ok(());
     };
     let name = target_name(vmi, migration);
-    let mut pod = guestless::pod::pod(vmi, script, &name, node);
+    let mut pod = guestless::pod::pod(vmi, script, &name, node, context.binding);
     let job = (
         "kubevirt.io/migrationJobUID".to_owned(),
         migration.uid().to_owned(),
@@ -188,7 +193,7 @@ async fn launch(
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
         other => drop(other?),
     }
-    if let Some(patch) = guestless::pod::running(&pod, addresses, Timestamp::now()) {
+    if let Some(patch) = guestless::pod::running(&pod, &context.addresses, Timestamp::now()) {
         let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
         apis.pods.patch_status(&name, &params, &patch).await?;
     }

@@ -25,7 +25,7 @@ use crate::{
     dial::{Launchers, Target, Way},
     faults::{Faults, Plan},
     finalizers,
-    guestless::{self, Guestless, Script},
+    guestless::{self, Guestless, Script, pod::Binding},
     launcher::protocol::{Reply, Request, Status, server_name},
     pki::{Authority, PkiError, Usage},
 };
@@ -66,6 +66,8 @@ pub struct Context {
     pub guestless: Guestless,
     /// The addresses of their Pods.
     pub guestless_addresses: Vec<IpAddr>,
+    /// Whether those Pods name a node.
+    pub binding: Binding,
     /// Told what objects say about faults.
     pub faults: Faults,
 }
@@ -111,7 +113,7 @@ pub async fn reconcile(
     }
     if !vmi.is_deleted() && seen.pod.is_none() && vmi.phase <= Phase::Pending {
         let launched = match Script::of(&vmi) {
-            Some(script) => launch_guestless(&apis, &vmi, script).await?,
+            Some(script) => launch_guestless(&apis, &context, &vmi, script).await?,
             None => launch(&apis, &context, &vmi).await?,
         };
         match launched {
@@ -167,11 +169,13 @@ async fn launch(
 /// The Pod of a machine without a guest: no Secret, since nothing runs in it.
 async fn launch_guestless(
     apis: &Apis,
+    context: &Context,
     vmi: &Instance,
     script: Script,
 ) -> Result<Result<Pod, String>, ReconcileError> {
     let name = names::launcher(vmi.name(), vmi.uid());
-    let pod = guestless::pod::pod(vmi, script, &name, guestless::NODES[0]);
+    let node = guestless::NODES[0];
+    let pod = guestless::pod::pod(vmi, script, &name, node, context.binding);
     create(apis, vmi, &pod).await
 }
 
@@ -210,6 +214,8 @@ async fn finalize(apis: &Apis, vmi: &Instance, seen: &Observed) -> Result<bool, 
         if pod.metadata.deletion_timestamp.is_none() {
             // The instance's own value, which a forced stop may have lowered since the Pod was made.
             let grace = u32::try_from(vmi.grace_seconds.max(0)).unwrap_or(u32::MAX);
+            // Where nothing runs, nothing has to end.
+            let grace = if Script::of(vmi).is_some() { 0 } else { grace };
             delete_pod(&apis.pods, pod, grace).await?;
         }
     }
@@ -261,6 +267,12 @@ async fn run_guestless(
             .patch_status(&pod.name_any(), &params, &patch)
             .await?;
         seen.pod = Some(written);
+    }
+    for pod in seen.pod.iter().chain(&seen.other) {
+        // Somebody else deleted it, and no kubelet will say that it has ended.
+        if pod.metadata.deletion_timestamp.is_some() {
+            delete_pod(&apis.pods, pod, 0).await?;
+        }
     }
     let over = seen.pod.is_none() || status::next_phase(vmi, seen).is_final();
     if over || vmi.is_deleted() {
