@@ -76,6 +76,12 @@ impl Health {
     }
 }
 
+/// Whether a path is one that kubelets and kube-apiserver ask every few seconds.
+pub fn is_probe(path: &str) -> bool {
+    let first = path.trim_matches('/').split('/').next();
+    matches!(first, Some("healthz" | "livez" | "readyz"))
+}
+
 fn report(endpoint: &str, checks: &[&Named], query: &str) -> Response<Body> {
     let excluded = excluded(query);
     let mut lines = String::new();

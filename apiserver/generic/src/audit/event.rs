@@ -48,6 +48,8 @@ struct Outcome {
     code: u16,
     failure: Option<(String, String)>,
     annotations: BTreeMap<String, String>,
+    /// The policy wants no event of it.
+    omitted: bool,
 }
 
 impl Record {
@@ -82,6 +84,13 @@ impl Record {
         }
     }
 
+    /// No event is written from now on: the request is one that nobody wants to read about.
+    pub fn omit(&self) {
+        if let Some(inner) = &self.0 {
+            inner.outcome.lock().omitted = true;
+        }
+    }
+
     /// Writes ResponseStarted: the answer has begun and will last.
     pub fn started(&self) {
         if let Some(inner) = &self.0 {
@@ -92,8 +101,11 @@ impl Record {
 
 impl Inner {
     fn write(&self, stage: &str) {
-        let event = event(&self.request, &self.outcome.lock(), stage, Timestamp::now());
-        self.log.write(event.to_string());
+        let outcome = self.outcome.lock();
+        if !outcome.omitted {
+            let event = event(&self.request, &outcome, stage, Timestamp::now());
+            self.log.write(event.to_string());
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use rustls::pki_types::UnixTime;
 
 use super::{
-    Lifecycle, deadline,
+    Lifecycle,
+    deadline::Deadline,
     identity::{
         AUDIT_ID, audit_id, audit_request, client_address, refuse_impersonation, unauthorized,
     },
@@ -24,7 +25,7 @@ use crate::{
     authz,
     call::ClientAddress,
     discovery::Discovery,
-    health::Health,
+    health::{self, Health},
     openapi::OpenApi,
     request::RequestInfo,
     respond,
@@ -89,6 +90,7 @@ impl Chain {
         let about = audit_request(&request, &info, &identity, &client, audit_id, received);
         let record = Record::begin(about, self.audit.clone());
         held.audit = record.clone();
+        let probe = health::is_probe(&info.path);
         let outcome = match identity {
             Ok(identity) => {
                 let call = Pending {
@@ -105,6 +107,9 @@ impl Chain {
         let response = outcome.unwrap_or_else(|error| failure(&error));
         let code = response.status();
         record.responded(code, response.extensions().get::<ApiError>());
+        if probe && !code.is_client_error() {
+            record.omit();
+        }
         held.code = code.as_u16();
         if held.long_running && !code.is_client_error() && !code.is_server_error() {
             record.started();
@@ -189,7 +194,7 @@ impl Chain {
         let query = call.request.uri().query().unwrap_or_default();
         let time = match long_running {
             true => None,
-            false => Some(deadline::of(query, self.timeout)?),
+            false => Some(Deadline::of(&call.info.verb, query, self.timeout)?),
         };
         let request = match long_running {
             true => call.request,
@@ -209,9 +214,9 @@ impl Chain {
         }));
         match time {
             None => Ok(answer.await),
-            Some(time) => tokio::time::timeout(time, answer)
+            Some(time) => tokio::time::timeout(time.after, answer)
                 .await
-                .map_err(|_| deadline::passed()),
+                .map_err(|_| time.passed()),
         }
     }
 

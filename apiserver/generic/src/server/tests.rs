@@ -293,6 +293,49 @@ async fn the_front_proxys_user_arrives_whole_and_both_logs_can_be_joined() {
 }
 
 #[tokio::test]
+async fn probes_are_in_the_audit_log_only_when_they_are_refused() {
+    let f = Fixture::start(RequestLimits::default()).await;
+    let stranger = f.front.client("stranger");
+    for (client, request, code) in [
+        (None, get("/livez", ""), 200),
+        (None, get("/livez/ping", ""), 403),
+        (None, get("/readyz", ""), 403),
+        (
+            Some(&stranger),
+            get("/livez", "X-Remote-User: jane\r\n"),
+            401,
+        ),
+        (None, get("/livez", "").replace("GET", "PUT"), 405),
+    ] {
+        assert_eq!(f.send(client, &request).await.code(), code, "{request}");
+    }
+    let jane = f.proxied("jane", "/readyz?verbose", "").await;
+    assert_eq!(jane.code(), 200);
+    let missing = f.proxied("jane", "/readyz/nothing", "").await;
+    assert_eq!(missing.code(), 404);
+    let events = f.end().await;
+    let told: Vec<_> = events
+        .iter()
+        .map(|e| {
+            (
+                e["requestURI"].as_str(),
+                e["responseStatus"]["code"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("/livez/ping"), Some(403)),
+            (Some("/readyz"), Some(403)),
+            (Some("/livez"), Some(401)),
+            (Some("/livez"), Some(405)),
+            (Some("/readyz/nothing"), Some(404)),
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_front_proxy_of_another_name_is_401() {
     let f = Fixture::start(RequestLimits::default()).await;
     let stranger = f.front.client("stranger");
