@@ -36,6 +36,8 @@ pub mod server;
 pub mod serving;
 pub mod status;
 pub mod storage;
+pub mod validity;
+
 #[cfg(test)]
 mod test_pki;
 #[cfg(test)]

@@ -24,7 +24,12 @@ pub(crate) struct Leaf {
 
 impl Ca {
     pub(crate) fn new(name: &str) -> Self {
+        Self::with(name, |_| {})
+    }
+
+    pub(crate) fn with(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = CertificateParams::default();
+        change(&mut params);
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();

@@ -1,5 +1,8 @@
 //! A bundle of CA certificates, and whether a client's chain leads to one of them.
 
+use std::borrow::Cow;
+
+use crate::validity::{Invalid, Validity};
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime, pem::PemObject as _};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 
@@ -15,12 +18,17 @@ pub enum BundleError {
     /// A certificate in it is none.
     #[error("certificate {0} in it cannot be read: {1}")]
     Certificate(usize, webpki::Error),
+    /// The time in which a certificate in it is valid cannot be read.
+    #[error("certificate {0} in it cannot be read: its validity")]
+    Validity(usize),
 }
 
 /// CA certificates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaBundle {
     anchors: Vec<TrustAnchor<'static>>,
+    /// When each is valid; an anchor by itself would be believed for ever.
+    validities: Vec<Validity>,
 }
 
 impl CaBundle {
@@ -45,7 +53,45 @@ impl CaBundle {
             .enumerate()
             .map(anchor)
             .collect::<Result<_, _>>()?;
-        Ok(Self { anchors })
+        let validity = |(n, certificate): (usize, &CertificateDer<'_>)| {
+            Validity::of(certificate).map_err(|_| BundleError::Validity(n + 1))
+        };
+        let validities = certificates
+            .iter()
+            .enumerate()
+            .map(validity)
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            anchors,
+            validities,
+        })
+    }
+
+    /// Whether any of its CAs is valid at this moment, in Unix seconds.
+    ///
+    /// # Errors
+    /// Why the first one is not.
+    pub fn check(&self, now: i64) -> Result<(), Invalid> {
+        let mut first = Ok(());
+        for validity in &self.validities {
+            match validity.check(now) {
+                Ok(()) => return Ok(()),
+                Err(why) => first = first.and(Err(why)),
+            }
+        }
+        first
+    }
+
+    /// The CAs that are valid now; as a rule all of them, and then nothing is copied.
+    fn valid(&self, now: UnixTime) -> Cow<'_, [TrustAnchor<'static>]> {
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let is_valid = |validity: &Validity| validity.check(now).is_ok();
+        if self.validities.iter().all(is_valid) {
+            return Cow::Borrowed(&self.anchors);
+        }
+        let both = self.anchors.iter().zip(&self.validities);
+        let valid = both.filter(|(_, validity)| is_valid(validity));
+        Cow::Owned(valid.map(|(anchor, _)| anchor.clone()).collect())
     }
 
     /// Whether the first certificate of `chain` is a client's, valid `now`, and leads to the bundle
@@ -64,7 +110,7 @@ impl CaBundle {
         EndEntityCert::try_from(leaf)?
             .verify_for_usage(
                 ALL_VERIFICATION_ALGS,
-                &self.anchors,
+                &self.valid(now),
                 intermediates,
                 now,
                 KeyUsage::client_auth(),

@@ -295,14 +295,14 @@ fn one_ca_for_everything_and_no_names_is_refused() {
     assert!(dangerous.current().request_header.is_none());
     assert!(
         dangerous
-            .ready()
+            .ready(crate::validity::now())
             .unwrap_err()
             .contains("--requestheader-allowed-names")
     );
     for safe in [request_header(&one, &["x"]), request_header(&other, &[])] {
         let store = store(safe);
         assert!(store.current().request_header.is_some());
-        assert_eq!(store.ready(), Ok(()));
+        assert_eq!(store.ready(crate::validity::now()), Ok(()));
     }
 }
 
@@ -325,4 +325,40 @@ async fn a_review_that_hangs_ends() {
         .authenticate(&mut headers, &[], UnixTime::now())
         .await;
     assert!(result.unwrap_err().to_string().contains("no answer within"));
+}
+
+/// Go's verifier minds the time of roots too; an anchor by itself is believed for ever.
+#[test]
+fn an_expired_ca_is_not_believed_and_readiness_says_so_until_there_is_another() {
+    let second = |year| rcgen::date_time_ymd(year, 1, 1).unix_timestamp();
+    let old = Ca::with("front-ca", |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let proxy = old.client("front-proxy-client");
+    let at = |year| {
+        let second = u64::try_from(second(year)).unwrap();
+        UnixTime::since_unix_epoch(Duration::from_secs(second))
+    };
+    let chain = [proxy.der];
+    assert!(old.bundle().verify(&chain, at(2020)).is_ok());
+    for year in [2019, 2022] {
+        assert!(old.bundle().verify(&chain, at(year)).is_err(), "{year}");
+    }
+
+    let new = Ca::new("front-ca");
+    let both = CaBundle::from_pem((old.pem() + &new.pem()).as_bytes()).unwrap();
+    let fresh = new.client("front-proxy-client");
+    assert!(both.verify(&[fresh.der], at(2022)).is_ok());
+    assert!(both.verify(&chain, at(2022)).is_err());
+
+    let store = trust(&Ca::new("client-ca"), &old);
+    assert_eq!(store.ready(second(2020)), Ok(()));
+    let why = store.ready(second(2022)).unwrap_err();
+    assert!(why.contains("expired at 2021-01-01T00:00:00Z"), "{why}");
+    store.update(|trust| {
+        let front = request_header(&new, &["front-proxy-client"]);
+        trust.request_header = Some(Arc::new(front));
+    });
+    assert_eq!(store.ready(second(2022)), Ok(()));
 }

@@ -83,13 +83,15 @@ impl TrustStore {
         self.current.store(Arc::new(effective));
     }
 
-    /// Whether front proxies can be recognized: what readiness asks.
+    /// Whether front proxies can be recognized at this moment, in Unix seconds: what readiness asks.
     ///
     /// # Errors
     /// With what is missing.
-    pub fn ready(&self) -> Result<(), String> {
-        if self.current().request_header.is_some() {
-            return Ok(());
+    pub fn ready(&self, now: i64) -> Result<(), String> {
+        if let Some(front) = &self.current().request_header {
+            return front.ca.check(now).map_err(|why| {
+                format!("the request-header CA {why}: kube-apiserver is not believed")
+            });
         }
         match self.wanted.lock().check() {
             Err(hazard) => Err(hazard.to_string()),

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::files::FileChanges;
+use crate::{files::FileChanges, validity::Validity};
 
 /// The certificate of the moment; `None` until there is one, and handshakes fail until then.
 pub type CurrentCertificate = watch::Receiver<Option<Arc<CertifiedKey>>>;
@@ -70,6 +70,23 @@ pub fn certified_key(cert_pem: &[u8], key_pem: &[u8]) -> Result<CertifiedKey, Ce
     let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(CertificateError::Key)?;
     let provider = rustls::crypto::ring::default_provider();
     Ok(CertifiedKey::from_der(chain, key, &provider)?)
+}
+
+/// Whether the current certificate is valid at this moment, in Unix seconds: what readiness asks.
+/// The rest of the chain is for clients to judge: an expired certificate in it can be one that they
+/// do not need.
+///
+/// # Errors
+/// With what is wrong, in words for everybody.
+pub fn check_current(current: &CurrentCertificate, now: i64) -> Result<(), String> {
+    let key = current.borrow().clone();
+    let Some(leaf) = key.as_ref().and_then(|key| key.cert.first()) else {
+        return Err("there is no serving certificate yet".to_owned());
+    };
+    let validity = Validity::of(leaf).map_err(|error| error.to_string())?;
+    validity
+        .check(now)
+        .map_err(|why| format!("the serving certificate {why}; it has to be renewed"))
 }
 
 /// A pair of files, read again when they change. A pair that does not work is left aside, and the

@@ -13,6 +13,7 @@ mod tls;
 
 pub use certificate::{
     CertificateError, CertificateSource, CurrentCertificate, FileCertificate, certified_key,
+    check_current,
 };
 pub use connection::{Handler, Peer};
 pub use listener::{Listener, Shutdown, bind};

@@ -350,3 +350,28 @@ fn a_key_of_another_certificate_is_refused() {
     let error = certified_key(b"", two.key_pem.as_bytes()).unwrap_err();
     assert!(matches!(error, CertificateError::Empty), "{error}");
 }
+
+#[test]
+fn a_certificate_serves_in_its_time_only() {
+    let ca = Ca::new("ca");
+    let leaf = ca.issue(|params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let (publish, current) = watch::channel(None);
+    let at = |year| {
+        let now = rcgen::date_time_ymd(year, 1, 1).unix_timestamp();
+        check_current(&current, now)
+    };
+    assert!(at(2020).unwrap_err().contains("no serving certificate"));
+    publish.send_replace(pair(&leaf));
+    assert_eq!(at(2020), Ok(()));
+    assert!(
+        at(2019)
+            .unwrap_err()
+            .contains("not valid before 2020-01-01")
+    );
+    assert!(at(2022).unwrap_err().contains("expired at 2021-01-01"));
+    publish.send_replace(pair(&ca.server()));
+    assert_eq!(at(2022), Ok(()), "a new one makes it ready again");
+}
