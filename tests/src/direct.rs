@@ -27,6 +27,24 @@ pub async fn direct(
     ))
 }
 
+/// A request straight to a server's port whose certificate may be anything; gives code and text.
+pub async fn unverified(
+    deployment: &Deployment,
+    server: usize,
+    request: http::request::Builder,
+) -> anyhow::Result<(u16, String)> {
+    let port = deployment.server(server).port;
+    let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
+    config.accept_invalid_certs = true;
+    let client = kube::Client::try_from(config)?;
+    let response = client
+        .send(request.body(kube::client::Body::empty())?)
+        .await?;
+    let code = response.status().as_u16();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await?;
+    Ok((code, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+}
+
 /// A TLS connection straight to a server.
 pub async fn connect(
     deployment: &Deployment,

@@ -39,6 +39,11 @@ impl FenceObject {
             },
         }
     }
+
+    /// Where it is.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
 }
 
 impl ClusterStorage {

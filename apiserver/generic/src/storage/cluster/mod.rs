@@ -9,6 +9,7 @@ mod errors;
 mod fence;
 mod kind;
 mod requests;
+mod schema;
 mod watch;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use kube::Client;
 use serde::{Deserialize, de::DeserializeOwned};
 
 pub use kind::StoredKind;
+pub use schema::SchemaFault;
 
 use super::{Changes, Key, ListQuery, Page, Revision, Storage, StorageError, Stored, WriteContext};
 use crate::Object;

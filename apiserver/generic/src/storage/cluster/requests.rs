@@ -93,6 +93,17 @@ impl Requests {
         build(Method::POST, &uri, Some(context), Some((JSON, document)))
     }
 
+    /// A creation that is only tried, and refused if anything of it would be dropped.
+    pub(super) fn try_create(
+        &self,
+        key: &Key,
+        document: &Value,
+    ) -> Result<Request<Vec<u8>>, StorageError> {
+        let collection = self.collection(key.namespace.as_deref())?;
+        let uri = format!("{collection}?{MANAGER}&dryRun=All&fieldValidation=Strict");
+        build(Method::POST, &uri, None, Some((JSON, document)))
+    }
+
     pub(super) fn replace(
         &self,
         context: &WriteContext,
@@ -195,6 +206,12 @@ mod tests {
             (
                 cluster.get(&Key::cluster("a")),
                 format!("{base}/storedwidgets/a"),
+            ),
+            (
+                ns.try_create(&key, &json!({})),
+                format!(
+                    "{base}/namespaces/ns/storedwidgets?{MANAGER}&dryRun=All&fieldValidation=Strict"
+                ),
             ),
             (
                 ns.list(&query(At::Latest), 500, None),
