@@ -7,7 +7,7 @@ mod podspec;
 mod structural;
 
 pub use podspec::pod_spec;
-pub use structural::of;
+pub use structural::{of, of_options};
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::json;
@@ -15,6 +15,19 @@ use serde_json::json;
 /// A field of type PodSpec.
 pub fn pod_spec_schema(_: &mut SchemaGenerator) -> Schema {
     wrap(pod_spec())
+}
+
+/// The metadata of a PodTemplateSpec: ObjectMeta, of which labels and annotations have an effect.
+pub fn pod_template_metadata(_: &mut SchemaGenerator) -> Schema {
+    let mut meta = apiserver_generic::schema::object_meta();
+    let fields = &mut meta["properties"];
+    fields["labels"]["description"] = json!(
+        "Labels of the pod, or of the machine and its pod. They come before labels of the workspace; labels by which the pod is found cannot be replaced."
+    );
+    fields["annotations"]["description"] = json!(
+        "Annotations of the pod, or of the machine and its pod. They come before annotations of the workspace."
+    );
+    wrap(meta)
 }
 
 /// A field that keeps whatever it is given.

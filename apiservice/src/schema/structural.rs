@@ -20,6 +20,15 @@ pub fn of<T: JsonSchema>() -> Value {
     schema
 }
 
+/// The structural schema of options, which have a type and no metadata.
+pub fn of_options<T: JsonSchema>() -> Value {
+    let mut schema = of::<T>();
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.remove("metadata");
+    }
+    schema
+}
+
 fn tidy(schema: &mut Value) {
     let Value::Object(fields) = schema else {
         return;

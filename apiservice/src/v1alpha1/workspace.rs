@@ -67,6 +67,12 @@ impl WorkspaceType {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceTemplate {
+    /// Metadata of the pod: labels and annotations. Other fields are accepted as in every
+    /// PodTemplateSpec, and have no effect. A change reaches the pod when the workspace is started the
+    /// next time.
+    #[schemars(schema_with = "schema::pod_template_metadata")]
+    #[serde(default)]
+    pub metadata: ObjectMeta,
     /// The pod's specification.
     #[schemars(schema_with = "schema::pod_spec_schema")]
     pub spec: PodSpec,

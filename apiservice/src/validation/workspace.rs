@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use apiserver_generic::{Cause, Object};
+use apiserver_generic::{
+    Cause, Object,
+    registry::{annotation_causes, label_causes},
+};
 use serde_json::Value;
 
 use super::{by_schema, cause, dns_label, invalid, name};
 
+const TEMPLATE: &str = "/spec/template/metadata";
 const CONTAINERS: &str = "spec.template.spec.containers";
 
 /// Problems of a Workspace.
@@ -15,6 +19,7 @@ pub fn workspace(row: &Value, object: &Object) -> Vec<Cause> {
         return causes;
     }
     let mut causes = Vec::from_iter(name(object));
+    causes.extend(template_metadata(object));
     causes.extend(containers(object));
     causes.extend(guest_mounts(object));
     causes
@@ -35,6 +40,23 @@ pub fn workspace_update(
     if before.unwrap_or("container") != after.unwrap_or("container") {
         let text = "the type of a workspace cannot be changed: make a new workspace, or delete this one first";
         causes.push(invalid("spec.type", after.unwrap_or_default(), text));
+    }
+    causes
+}
+
+/// As kube-apiserver judges those of a PodTemplateSpec.
+fn template_metadata(object: &Object) -> Vec<Cause> {
+    let map = |key: &str| {
+        let pointer = format!("{TEMPLATE}/{key}");
+        object.pointer(&pointer).and_then(Value::as_object)
+    };
+    let mut causes = Vec::new();
+    if let Some(labels) = map("labels") {
+        causes.extend(label_causes(labels, "spec.template.metadata.labels"));
+    }
+    if let Some(annotations) = map("annotations") {
+        let path = "spec.template.metadata.annotations";
+        causes.extend(annotation_causes(annotations, path));
     }
     causes
 }
@@ -241,6 +263,46 @@ mod tests {
             let causes = workspace(&row, &object(spec.clone()));
             let fields: Vec<_> = causes.iter().map(|c| c.field.as_str()).collect();
             assert_eq!(fields, expected, "{spec} {causes:?}");
+        }
+    }
+
+    #[test]
+    fn the_pods_metadata_is_judged_as_kube_apiserver_does() {
+        let row = schema::of::<v1alpha1::Workspace>();
+        let labels = "spec.template.metadata.labels";
+        let annotations = "spec.template.metadata.annotations";
+        let most = 256 << 10;
+        for (metadata, expected) in [
+            (json!({}), vec![]),
+            (
+                json!({"labels": {"a.io/b": "C_1", "d": ""}, "annotations": {"A.io/b": "any\nthing"},
+                    "name": "ignored", "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "finalizers": ["x"], "ownerReferences": []}),
+                vec![],
+            ),
+            (
+                json!({"labels": {"a/b/c": "", "d": "e f"}}),
+                vec![labels; 2],
+            ),
+            (json!({"labels": {"a": "x".repeat(64)}}), vec![labels]),
+            (json!({"annotations": {"-a": ""}}), vec![annotations]),
+            (json!({"annotations": {"a": "x".repeat(most - 1)}}), vec![]),
+            (
+                json!({"annotations": {"a": "x".repeat(most)}}),
+                vec![annotations],
+            ),
+            (
+                json!({"labels": {"a": 5}}),
+                vec!["spec.template.metadata.labels.a"],
+            ),
+            (json!({"labels": ["a"]}), vec![labels]),
+            (json!("a"), vec!["spec.template.metadata"]),
+        ] {
+            let mut spec = with_container(json!({"name": "a", "image": "i"}));
+            spec["template"]["metadata"] = metadata;
+            let causes = workspace(&row, &object(spec));
+            let fields: Vec<_> = causes.iter().map(|c| c.field.as_str()).collect();
+            assert_eq!(fields, expected, "{causes:?}");
         }
     }
 

@@ -5,11 +5,11 @@ use serde_json::{Map, Value, json};
 use super::catalog::Settings;
 use super::input::Workspace;
 use super::problem::Problem;
-use super::{Child, ChildKind, UserData, mac, ports, resources};
+use super::{Child, ChildKind, UserData, labels, mac, paused, ports, resources};
 use crate::names::{MADE_FROM, WORKSPACE_NAME, cloud_init_secret};
 
-/// Label keys that KubeVirt keeps for itself on machines.
-const RESERVED: &str = "kubevirt.io/";
+/// The domain of keys that KubeVirt keeps for itself on machines.
+const RESERVED: &str = "kubevirt.io";
 
 /// The machine, the Secret with its user-data if it has any, and what could not be done.
 pub(crate) fn machine(
@@ -26,7 +26,7 @@ pub(crate) fn machine(
         }
         None => None,
     };
-    let labels = labels(workspace, &mut problems);
+    let metadata = metadata(workspace, &mut problems);
     let spec = guest(workspace, settings, &mut problems);
     let name = workspace.owner.name.clone();
     let body = json!({
@@ -34,8 +34,8 @@ pub(crate) fn machine(
         "kind": "VirtualMachine",
         "metadata": workspace.owner.child_metadata(&name),
         "spec": {
-            "runStrategy": workspace.run.strategy(),
-            "template": {"metadata": {"labels": labels}, "spec": spec},
+            "runStrategy": paused::strategy(workspace),
+            "template": {"metadata": metadata, "spec": spec},
         },
     });
     let machine = Child {
@@ -64,21 +64,51 @@ fn secret(workspace: &Workspace, settings: &Settings, user_data: &str) -> Child 
     }
 }
 
-fn labels(workspace: &Workspace, problems: &mut Vec<Problem>) -> Map<String, Value> {
-    let mut labels = workspace.labels.clone();
-    labels.retain(|key, _| {
-        let keep = !key.starts_with(RESERVED);
+/// `spec.template.metadata`. KubeVirt refuses some of its own keys and acts on others: a workspace
+/// sets none of them.
+fn metadata(workspace: &Workspace, problems: &mut Vec<Problem>) -> Value {
+    let mut ours = Map::new();
+    ours.insert(WORKSPACE_NAME.to_owned(), json!(workspace.owner.name));
+    let labels = labels::labels(workspace, &ours, problems);
+    let mut metadata = json!({"labels": unreserved(workspace, "labels", labels, problems)});
+    let annotations = labels::template_annotations(workspace);
+    let annotations = unreserved(workspace, "annotations", annotations, problems);
+    if !annotations.is_empty() {
+        metadata["annotations"] = Value::Object(annotations);
+    }
+    metadata
+}
+
+fn unreserved(
+    workspace: &Workspace,
+    field: &str,
+    mut map: Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) -> Map<String, Value> {
+    map.retain(|key, _| {
+        let keep = !is_reserved(key);
         if !keep {
-            let field = format!("metadata.labels[{key}]");
+            let of_template = &workspace.spec["template"]["metadata"][field];
+            let whose = match of_template.get(key) {
+                Some(_) => "spec.template.metadata",
+                None => "metadata",
+            };
             problems.push(Problem::ignored(
-                &field,
-                "KubeVirt keeps this label for itself",
+                &format!("{whose}.{field}[{key}]"),
+                "KubeVirt keeps this key for itself",
             ));
         }
         keep
     });
-    labels.insert(WORKSPACE_NAME.to_owned(), json!(workspace.owner.name));
-    labels
+    map
+}
+
+/// `kubevirt.io/…` and `….kubevirt.io/…`.
+fn is_reserved(key: &str) -> bool {
+    let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+    prefix.is_some_and(|p| {
+        p == RESERVED || p.strip_suffix(RESERVED).is_some_and(|p| p.ends_with('.'))
+    })
 }
 
 /// `spec.template.spec`.

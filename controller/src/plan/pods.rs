@@ -1,24 +1,17 @@
 //! StatefulSet of a container workspace, Deployment of a scratch one.
 
-use apiservice::v1alpha1::STOPPED;
 use serde_json::{Map, Value, json};
 
 use super::input::Workspace;
-use super::{Child, ChildKind, ports};
+use super::problem::Problem;
+use super::{Child, ChildKind, labels, ports};
 use crate::names::{WORKSPACE_NAME, child_name};
 
-/// Annotations that describe the Workspace's own writing and would be wrong, or restart the pod
-/// for nothing, on a pod.
-const NOT_COPIED: [&str; 3] = [
-    STOPPED,
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "kubectl.kubernetes.io/restartedAt",
-];
-
 /// The StatefulSet.
-pub(crate) fn stateful_set(workspace: &Workspace) -> Child {
+pub(crate) fn stateful_set(workspace: &Workspace) -> (Child, Vec<Problem>) {
     let name = child_name(&workspace.owner.name);
-    Child {
+    let mut problems = Vec::new();
+    let child = Child {
         kind: ChildKind::StatefulSet,
         body: json!({
             "apiVersion": "apps/v1",
@@ -28,17 +21,19 @@ pub(crate) fn stateful_set(workspace: &Workspace) -> Child {
                 "replicas": workspace.run.replicas(),
                 "serviceName": name,
                 "selector": {"matchLabels": selector("statefulset", workspace)},
-                "template": template("statefulset", workspace),
+                "template": template("statefulset", workspace, &mut problems),
             },
         }),
         name,
-    }
+    };
+    (child, problems)
 }
 
 /// The Deployment. The old pod ends before the new one begins: it is one person's workspace.
-pub(crate) fn deployment(workspace: &Workspace) -> Child {
+pub(crate) fn deployment(workspace: &Workspace) -> (Child, Vec<Problem>) {
     let name = child_name(&workspace.owner.name);
-    Child {
+    let mut problems = Vec::new();
+    let child = Child {
         kind: ChildKind::Deployment,
         body: json!({
             "apiVersion": "apps/v1",
@@ -48,11 +43,12 @@ pub(crate) fn deployment(workspace: &Workspace) -> Child {
                 "replicas": workspace.run.replicas(),
                 "strategy": {"type": "Recreate"},
                 "selector": {"matchLabels": selector("deployment", workspace)},
-                "template": template("deployment", workspace),
+                "template": template("deployment", workspace, &mut problems),
             },
         }),
         name,
-    }
+    };
+    (child, problems)
 }
 
 /// Labels that select the pods: `statefulset: demo`.
@@ -62,13 +58,11 @@ pub(crate) fn selector(key: &str, workspace: &Workspace) -> Map<String, Value> {
     labels
 }
 
-fn template(key: &str, workspace: &Workspace) -> Value {
-    let mut labels = workspace.labels.clone();
-    labels.extend(selector(key, workspace));
-    labels.insert(WORKSPACE_NAME.to_owned(), json!(workspace.owner.name));
-    let mut annotations = workspace.annotations.clone();
-    annotations.retain(|key, _| !NOT_COPIED.contains(&key.as_str()));
-    let mut metadata = json!({"labels": labels});
+fn template(key: &str, workspace: &Workspace, problems: &mut Vec<Problem>) -> Value {
+    let mut ours = selector(key, workspace);
+    ours.insert(WORKSPACE_NAME.to_owned(), json!(workspace.owner.name));
+    let mut metadata = json!({"labels": labels::labels(workspace, &ours, problems)});
+    let annotations = labels::annotations(workspace);
     if !annotations.is_empty() {
         metadata["annotations"] = Value::Object(annotations);
     }

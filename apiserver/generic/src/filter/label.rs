@@ -172,9 +172,9 @@ impl Parser {
 
     fn key(&mut self) -> Result<String, LabelFault> {
         let key = self.take();
-        match crate::registry::label_key_fault(&key) {
-            None => Ok(key),
-            Some(why) => Err(LabelFault(format!(
+        match crate::registry::label_key_faults(&key).join("; ") {
+            why if why.is_empty() => Ok(key),
+            why => Err(LabelFault(format!(
                 "<nil>: Invalid value: \"{key}\": {why}"
             ))),
         }
@@ -219,9 +219,9 @@ impl Parser {
 }
 
 fn check_value(value: String) -> Result<String, LabelFault> {
-    match crate::registry::label_value_fault(&value) {
-        None => Ok(value),
-        Some(why) => Err(LabelFault(format!(
+    match crate::registry::label_value_faults(&value).join("; ") {
+        why if why.is_empty() => Ok(value),
+        why => Err(LabelFault(format!(
             "values[0]: Invalid value: \"{value}\": {why}"
         ))),
     }

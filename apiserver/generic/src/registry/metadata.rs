@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     causes::{forbidden, invalid, required, too_long},
-    names::{label_key_fault, label_value_fault, subdomain_fault},
+    names::{label_key_faults, label_value_faults, subdomain_faults},
 };
 use crate::{Cause, Object};
 
@@ -23,8 +23,12 @@ const ANNOTATIONS: usize = 256 << 10;
 pub(super) fn validate(object: &Object) -> Vec<Cause> {
     let mut causes = Vec::new();
     name(object, &mut causes);
-    labels(object, &mut causes);
-    annotations(object, &mut causes);
+    if let Some(labels) = map(object, "labels") {
+        causes.extend(label_causes(labels, "metadata.labels"));
+    }
+    if let Some(annotations) = map(object, "annotations") {
+        causes.extend(annotation_causes(annotations, "metadata.annotations"));
+    }
     finalizers(object, &mut causes);
     owners(object, &mut causes);
     causes
@@ -59,7 +63,9 @@ fn name(object: &Object, causes: &mut Vec<Cause>) {
             "metadata.name",
             "name or generateName is required",
         ));
-    } else if let Some(why) = subdomain_fault(name) {
+        return;
+    }
+    for why in subdomain_faults(name, "characters") {
         causes.push(invalid("metadata.name", &json!(name), &why));
     }
 }
@@ -68,34 +74,38 @@ fn map<'a>(object: &'a Object, key: &str) -> Option<&'a Map<String, Value>> {
     object.metadata()?.get(key)?.as_object()
 }
 
-fn labels(object: &Object, causes: &mut Vec<Cause>) {
-    for (key, value) in map(object, "labels").into_iter().flatten() {
-        if let Some(why) = label_key_fault(key) {
-            causes.push(invalid("metadata.labels", &json!(key), &why));
-        }
-        if let Some(why) = label_value_fault(value.as_str().unwrap_or_default()) {
-            causes.push(invalid("metadata.labels", value, &why));
-        }
+/// Problems of labels at a path, as `metadata.labels`.
+pub fn label_causes(labels: &Map<String, Value>, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (key, value) in labels {
+        let of_key = label_key_faults(key).into_iter();
+        causes.extend(of_key.map(|why| invalid(path, &json!(key), &why)));
+        let of_value = label_value_faults(value.as_str().unwrap_or_default()).into_iter();
+        causes.extend(of_value.map(|why| invalid(path, value, &why)));
     }
+    causes
 }
 
-fn annotations(object: &Object, causes: &mut Vec<Cause>) {
+/// Problems of annotations at a path, as `metadata.annotations`.
+pub fn annotation_causes(annotations: &Map<String, Value>, path: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
     let mut bytes = 0;
-    for (key, value) in map(object, "annotations").into_iter().flatten() {
+    for (key, value) in annotations {
         bytes += key.len() + value.as_str().map_or(0, str::len);
-        if let Some(why) = label_key_fault(&key.to_lowercase()) {
-            causes.push(invalid("metadata.annotations", &json!(key), &why));
-        }
+        // Case does not matter here.
+        let of_key = label_key_faults(&key.to_lowercase()).into_iter();
+        causes.extend(of_key.map(|why| invalid(path, &json!(key), &why)));
     }
     if bytes > ANNOTATIONS {
-        causes.push(too_long("metadata.annotations", ANNOTATIONS));
+        causes.push(too_long(path, ANNOTATIONS));
     }
+    causes
 }
 
 fn finalizers(object: &Object, causes: &mut Vec<Cause>) {
     let finalizers = object.finalizers();
     for (i, finalizer) in finalizers.iter().enumerate() {
-        if let Some(why) = label_key_fault(finalizer) {
+        for why in label_key_faults(finalizer) {
             let field = format!("metadata.finalizers[{i}]");
             causes.push(invalid(field, &json!(finalizer), &why));
         }

@@ -35,8 +35,8 @@ use crate::{
 pub use causes::{forbidden, invalid, required, too_long, unsupported};
 pub use delete::{DeleteOptions, Propagation};
 pub use environment::{Environment, System};
-pub use metadata::{FOREGROUND, ORPHAN};
-pub use names::{label_key_fault, label_value_fault, subdomain_fault};
+pub use metadata::{FOREGROUND, ORPHAN, annotation_causes, label_causes};
+pub use names::{label_key_faults, label_value_faults, subdomain_fault};
 pub use patch::{OPERATIONS, Patch};
 pub(crate) use read::expired;
 pub use read::{ListAt, ListOptions, Listed, WatchOptions, WatchStart, Watched, Watching};

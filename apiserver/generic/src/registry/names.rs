@@ -1,5 +1,5 @@
-//! Rules for names, labels and qualified names
-//! (`k8s.io/apimachinery/pkg/util/validation/validation.go`).
+//! Rules for names, labels and qualified names (`k8s.io/apimachinery/pkg/util/validation/validation.go`
+//! and `k8s.io/apimachinery/pkg/api/validate/content`), whose words differ a little.
 
 /// Longest name of an object.
 const NAME: usize = 253;
@@ -9,13 +9,19 @@ const LABEL: usize = 63;
 const BASE: usize = 58;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// What is wrong with a DNS-1123 subdomain, if anything.
+/// What is wrong with a DNS-1123 subdomain, if anything; the first thing.
 pub fn subdomain_fault(name: &str) -> Option<String> {
+    subdomain_faults(name, "characters").into_iter().next()
+}
+
+/// Everything that is wrong with it; lengths are told in `unit`.
+pub(super) fn subdomain_faults(name: &str, unit: &str) -> Vec<String> {
+    let mut faults = Vec::new();
     if name.len() > NAME {
-        return Some(format!("must be no more than {NAME} characters"));
+        faults.push(format!("must be no more than {NAME} {unit}"));
     }
     let part = |p: &str| {
         bounded(
@@ -24,39 +30,54 @@ pub fn subdomain_fault(name: &str) -> Option<String> {
             |c| c == '-',
         )
     };
-    (!name.split('.').all(part)).then(|| SUBDOMAIN.to_owned())
+    if !name.split('.').all(part) {
+        faults.push(SUBDOMAIN.to_owned());
+    }
+    faults
 }
 
-/// What is wrong with a label key, annotation key or finalizer, if anything.
-pub fn label_key_fault(key: &str) -> Option<String> {
+/// Everything that is wrong with a label key, annotation key or finalizer.
+pub fn label_key_faults(key: &str) -> Vec<String> {
+    let mut faults = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>().as_slice() {
         [name] => *name,
-        ["", _] => return Some("prefix part must be non-empty".to_owned()),
-        [prefix, name] => match subdomain_fault(prefix) {
-            Some(why) => return Some(format!("prefix part {why}")),
-            None => *name,
-        },
+        [prefix, name] => {
+            match *prefix {
+                "" => faults.push("prefix part must be non-empty".to_owned()),
+                prefix => {
+                    let of_prefix = subdomain_faults(prefix, "bytes").into_iter();
+                    faults.extend(of_prefix.map(|why| format!("prefix part {why}")));
+                }
+            }
+            *name
+        }
         _ => {
-            return Some(format!(
-                "a qualified {QUALIFIED} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            ));
+            return vec![format!(
+                "a valid label key {KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
         }
     };
     if name.is_empty() {
-        return Some("name part must be non-empty".to_owned());
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > LABEL {
+        faults.push(format!("name part must be no more than {LABEL} bytes"));
     }
-    if name.len() > LABEL {
-        return Some(format!("name part must be no more than {LABEL} characters"));
+    if !label_form(name) {
+        faults.push(format!("name part {KEY}"));
     }
-    (!label_form(name)).then(|| QUALIFIED.to_owned())
+    faults
 }
 
-/// What is wrong with a label value, if anything.
-pub fn label_value_fault(value: &str) -> Option<String> {
+/// Everything that is wrong with a label value.
+pub fn label_value_faults(value: &str) -> Vec<String> {
+    let mut faults = Vec::new();
     if value.len() > LABEL {
-        return Some(format!("must be no more than {LABEL} characters"));
+        faults.push(format!("must be no more than {LABEL} bytes"));
     }
-    (!value.is_empty() && !label_form(value)).then(|| VALUE.to_owned())
+    if !value.is_empty() && !label_form(value) {
+        faults.push(VALUE.to_owned());
+    }
+    faults
 }
 
 fn label_form(text: &str) -> bool {
@@ -101,19 +122,42 @@ mod tests {
     #[test]
     fn qualified_names() {
         for good in ["a", "example.com/A_b.c", "foregroundDeletion"] {
-            assert_eq!(label_key_fault(good), None, "{good}");
+            assert!(label_key_faults(good).is_empty(), "{good}");
         }
-        for bad in ["", "/a", "a/", "a/b/c", "A.com/b", "-a", &"a".repeat(64)] {
-            assert!(label_key_fault(bad).is_some(), "{bad}");
+        let (long, prefix) = ("a".repeat(64), format!("{}/a", "a".repeat(254)));
+        for (bad, faults) in [
+            (
+                "",
+                &["name part must be non-empty", "name part must consist"][..],
+            ),
+            ("/a", &["prefix part must be non-empty"]),
+            (
+                "a/",
+                &["name part must be non-empty", "name part must consist"],
+            ),
+            ("a/b/c", &["a valid label key must consist"]),
+            ("A.com/b", &["prefix part a lowercase RFC 1123 subdomain"]),
+            ("-a", &["name part must consist"]),
+            ("/-", &["prefix part must be", "name part must consist"]),
+            (&long, &["name part must be no more than 63 bytes"]),
+            (&prefix, &["prefix part must be no more than 253 bytes"]),
+        ] {
+            let found = label_key_faults(bad);
+            assert_eq!(found.len(), faults.len(), "{bad}: {found:?}");
+            for (found, expected) in found.iter().zip(faults) {
+                assert!(found.starts_with(expected), "{bad}: {found}");
+            }
         }
     }
 
     #[test]
     fn values() {
-        assert_eq!(label_value_fault(""), None);
-        assert_eq!(label_value_fault("A_b.1"), None);
-        assert!(label_value_fault("a b").is_some());
-        assert!(label_value_fault(&"a".repeat(64)).is_some());
+        assert!(label_value_faults("").is_empty());
+        assert!(label_value_faults("A_b.1").is_empty());
+        assert_eq!(label_value_faults("a b"), [VALUE]);
+        let long = "a".repeat(64);
+        assert_eq!(label_value_faults(&long), ["must be no more than 63 bytes"]);
+        assert_eq!(label_value_faults(&format!("{long}-")).len(), 2);
     }
 
     #[test]

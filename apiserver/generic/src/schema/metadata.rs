@@ -32,6 +32,11 @@ static OBJECT_META: LazyLock<Value> = LazyLock::new(|| {
     }})
 });
 
+/// The schema of `metadata`, for objects that hold another's, as a pod template does.
+pub fn object_meta() -> Value {
+    OBJECT_META.clone()
+}
+
 pub(super) fn prune_metadata(object: &mut Object) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.fields_mut().get_mut("metadata") {

@@ -6,10 +6,12 @@
 
 mod depth;
 mod metadata;
+mod nulls;
 mod prune;
 mod validate;
 
 pub use depth::{DEEPEST, deeper_than};
-pub use metadata::check_metadata;
+pub use metadata::{check_metadata, object_meta};
+pub use nulls::drop_nulls;
 pub use prune::prune;
 pub use validate::validate;
