@@ -144,6 +144,35 @@ impl Cluster {
         }
     }
 
+    /// Asks KubeVirt to start a halted machine so that it is paused. Being asked twice, or while the
+    /// last instance is still going, is no error: the next look shows how far it is.
+    pub(crate) async fn start_paused(&self, at: At<'_>) -> Result<(), CallError> {
+        let At {
+            namespace, name, ..
+        } = at;
+        let uri = format!(
+            "/apis/subresources.kubevirt.io/v1/namespaces/{namespace}/virtualmachines/{name}/start"
+        );
+        let request = http::Request::put(uri)
+            .header("Content-Type", "application/json")
+            .body(json!({"paused": true}).to_string().into_bytes());
+        let sent = match request {
+            Ok(request) => self.client.request_text(request).await,
+            Err(error) => Err(Error::HttpError(error)),
+        };
+        match sent {
+            Ok(_) => Ok(()),
+            Err(Error::Api(status)) if is_under_way(status.code, &status.message) => Ok(()),
+            Err(source) => Err(CallError {
+                verb: "start",
+                kind: at.kind,
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                source,
+            }),
+        }
+    }
+
     async fn send(
         &self,
         verb: &'static str,
@@ -161,5 +190,33 @@ impl Cluster {
             name: at.name.to_owned(),
             source,
         })
+    }
+}
+
+/// KubeVirt's words for a start that has begun, or that waits for the last instance to be gone
+/// (`pkg/virt-api/rest/lifecycle.go`).
+fn is_under_way(code: u16, message: &str) -> bool {
+    code == 409 || (code == 500 && message.contains("already underway"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_may_be_asked_for_again() {
+        for (code, message, expected) in [
+            (409, "VM is already running", true),
+            (
+                500,
+                "unable to complete request: stop/start already underway",
+                true,
+            ),
+            (500, "something else", false),
+            (404, "not found", false),
+            (503, "", false),
+        ] {
+            assert_eq!(is_under_way(code, message), expected, "{code} {message}");
+        }
     }
 }

@@ -29,6 +29,18 @@ pub fn rbac_rules() -> Vec<Rule> {
         rule(&[Kind::Pod], &READ),
         rule(&[Kind::VirtualMachine], &OWNED),
         rule(&[Kind::VirtualMachineInstance], &READ),
+        // A machine that is to be started paused.
+        Rule {
+            group: "subresources.kubevirt.io",
+            resources: vec!["virtualmachines/start"],
+            verbs: vec!["update"],
+        },
+        // What happened, told to people. A repeated event is patched; none is read.
+        Rule {
+            group: "events.k8s.io",
+            resources: vec!["events"],
+            verbs: vec!["create", "patch"],
+        },
         // For clusters that enforce who may set blockOwnerDeletion.
         Rule {
             group: apiservice::v1alpha1::GROUP,

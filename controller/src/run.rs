@@ -1,7 +1,7 @@
 //! The running controller: watches, workers, and their orderly end. Entry point: [`run`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use kube::Client;
@@ -12,15 +12,17 @@ use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::apply::Applier;
 use crate::cluster::Cluster;
+use crate::events::Announcer;
 use crate::key::Key;
 use crate::kinds::Kind;
+use crate::metrics::ControllerMetrics;
 use crate::reconcile::{ReconcileError, Reconciler};
 use crate::stores::Stores;
 use crate::triggers::kubevirt::KubeVirt;
 use crate::triggers::{Caches, Outcome, Queue, Watches, chance};
 
 /// How the controller runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Workspaces that are worked on at the same time.
     pub workers: usize,
@@ -31,6 +33,10 @@ pub struct Config {
     pub look_again: Duration,
     /// After this time one reconcile is given up and tried again.
     pub reconcile_timeout: Duration,
+    /// Which process this is, in the Events that it makes.
+    pub identity: String,
+    /// What Prometheus is told.
+    pub metrics: ControllerMetrics,
 }
 
 impl Default for Config {
@@ -40,6 +46,8 @@ impl Default for Config {
             kubevirt_every: Duration::from_secs(10),
             look_again: Duration::from_secs(60),
             reconcile_timeout: Duration::from_secs(60),
+            identity: "controller".to_owned(),
+            metrics: ControllerMetrics::default(),
         }
     }
 }
@@ -67,7 +75,7 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let stop = stop.child_token();
     let _ends_with_us = stop.clone().drop_guard();
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(Queue::new(config.metrics.clone()));
     let caches = Caches::new();
     let mut core = Watches::start(&client, &Kind::CORE, &caches, &queue, &stop);
     let (available, kubevirt) = watch::channel(false);
@@ -90,7 +98,15 @@ pub async fn run(
         () = stop.cancelled() => {}
         () = picture => {
             info!(workers = config.workers, "the controller reconciles");
+            let (announcer, telling) = Announcer::new(
+                client.clone(),
+                &config.identity,
+                config.metrics.clone(),
+                stop.clone(),
+            );
+            tasks.spawn(ok(telling));
             let reconciler = Arc::new(Reconciler {
+                announcer,
                 stores: stores.clone(),
                 applier: Applier::new(Cluster::new(client), config.look_again),
                 look_again: config.look_again,
@@ -98,6 +114,7 @@ pub async fn run(
                 kubevirt: kubevirt.clone(),
             });
             for _ in 0..config.workers.max(1) {
+                let config = config.clone();
                 tasks.spawn(ok(work(reconciler.clone(), queue.clone(), config, stop.clone())));
             }
             tasks.spawn(feed(stores.clone(), queue.clone(), stop.clone()));
@@ -184,8 +201,13 @@ async fn work(
         };
         let span = info_span!("reconcile", workspace = %key);
         let once = reconciler.reconcile(&key).instrument(span.clone());
+        let began = Instant::now();
+        config.metrics.began();
         let result = tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => {
+                config.metrics.ended("cancelled", began.elapsed());
+                return;
+            }
             result = tokio::time::timeout(config.reconcile_timeout, once) => result,
         };
         let outcome = span.in_scope(|| match result {
@@ -197,7 +219,16 @@ async fn work(
                 Outcome::Failed
             }
         });
+        config.metrics.ended(label(outcome), began.elapsed());
         queue.finish(&key, outcome);
+    }
+}
+
+fn label(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "success",
+        Outcome::Again(_) => "requeue_after",
+        Outcome::Failed => "error",
     }
 }
 

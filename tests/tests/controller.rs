@@ -272,6 +272,11 @@ async fn workspaces_become_what_they_ask_for() -> Result<()> {
         .context("conflicts")?;
     kubevirt_late_and_gone(&scene).await.context("KubeVirt")?;
     deleted_means_left_alone(&scene).await.context("deletion")?;
+    a_finalizer_holds_it(&scene).await.context("finalizer")?;
+    what_happened_is_told(&scene).await.context("events")?;
+    the_catalog_shapes_containers_too(&scene)
+        .await
+        .context("catalog")?;
     one_leader(&scene).await.context("leader election")?;
     scene.close().await
 }
@@ -573,6 +578,118 @@ async fn deleted_means_left_alone(scene: &Scene) -> Result<()> {
         .await?;
     scene.gone(&SERVICE, "pad").await?;
     scene.gone(&DEPLOYMENT, "pad").await
+}
+
+/// While a finalizer holds a deleted workspace, its status says what the table says.
+async fn a_finalizer_holds_it(scene: &Scene) -> Result<()> {
+    let held = object(json!({
+        "apiVersion": "kubeworkspaces.io/v1alpha1", "kind": "Workspace",
+        "metadata": {"name": "held", "namespace": "t1", "finalizers": ["example.com/wait"]},
+        "spec": {"type": "scratch", "template": {
+            "metadata": {"labels": {"team": "blue", "workspace-name": "other"},
+                "annotations": {"example.com/note": "hello"}},
+            "spec": {"containers": [{"name": "main", "image": "registry.local/sh:1"}]}}},
+    }));
+    scene.workspaces.create(&user(), Some("t1"), held).await?;
+    let template = "/spec/template/metadata";
+    let pods = scene
+        .child(
+            &DEPLOYMENT,
+            "held",
+            &format!("{template}/labels/team"),
+            json!("blue"),
+        )
+        .await?;
+    let metadata = pods.data.pointer(template).context("no metadata")?;
+    ensure!(metadata["labels"]["workspace-name"] == "held", "{metadata}");
+    ensure!(
+        metadata["annotations"]["example.com/note"] == "hello",
+        "{metadata}"
+    );
+    let options = DeleteOptions::default();
+    let key = key_of("held");
+    scene.workspaces.delete(&user(), &key, &options).await?;
+    let status = scene.told("held", "Terminating", "Terminating").await?;
+    ensure!(status["readyReplicas"] == 0, "{status}");
+    let why = status["conditions"][0]["message"].as_str();
+    ensure!(
+        why.is_some_and(|why| why.contains("example.com/wait")),
+        "{status}"
+    );
+    let release = |object: &mut Object| {
+        object.metadata_mut().remove("finalizers");
+        Ok(())
+    };
+    scene
+        .workspaces
+        .update_with(&user(), &key, None, release)
+        .await?;
+    eventually("it is gone", || async {
+        ensure!(scene.workspaces.cached_get(&key).is_none(), "it is there");
+        Ok(())
+    })
+    .await
+}
+
+/// Events, made with the rights that the controller is deployed with.
+async fn what_happened_is_told(scene: &Scene) -> Result<()> {
+    let events = || async {
+        let ask = ["get", "events", "-n", "t1", "-o", "json"];
+        let list: Value = serde_json::from_str(&scene.plane.kubectl(ask).await?)?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        anyhow::Ok(items)
+    };
+    for (name, reason, kind, words) in [
+        ("code.blue", "Created", "Normal", "created StatefulSet"),
+        ("code.blue", "Stopped", "Normal", "the workspace is stopped"),
+        ("held", "Terminating", "Normal", "example.com/wait"),
+    ] {
+        eventually(&format!("{reason} of {name} is told"), || async {
+            let events = events().await?;
+            let found = events.iter().any(|event| {
+                let about = &event["involvedObject"];
+                about["name"] == name
+                    && about["kind"] == "Workspace"
+                    && event["reason"] == reason
+                    && event["type"] == kind
+                    && event["message"].as_str().is_some_and(|m| m.contains(words))
+            });
+            ensure!(found, "{events:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    let events = events().await?;
+    let warned = |reason: &str| {
+        events
+            .iter()
+            .any(|e| e["reason"] == reason && e["type"] == "Warning")
+    };
+    for reason in ["NameConflict", "KubeVirtNotInstalled"] {
+        ensure!(warned(reason), "no {reason}: {events:?}");
+    }
+    Ok(())
+}
+
+/// An Image's agent port and shell are not for machines alone.
+async fn the_catalog_shapes_containers_too(scene: &Scene) -> Result<()> {
+    let image = object(json!({
+        "apiVersion": "kubeworkspaces.io/v1alpha1", "kind": "Image",
+        "metadata": {"name": "agent"},
+        "spec": {"image": "registry.local/agent:1", "defaultPort": 8080, "defaultShell": "/bin/zsh",
+            "proxyConfig": {"agentPort": 44787}},
+    }));
+    scene.images.create(&user(), None, image).await?;
+    let container = json!({"name": "main", "image": "registry.local/agent:1"});
+    scene.create("agent", "container", container).await?;
+    let service = scene
+        .child(&SERVICE, "agent", "/spec/ports/1/name", json!("agent"))
+        .await?;
+    ensure!(service.data["spec"]["ports"][1]["targetPort"] == 44787);
+    let status = scene.told("agent", "Pending", "PodNotCreated").await?;
+    let settings = &status["image"]["settings"];
+    ensure!(settings["defaultShell"] == "/bin/zsh", "{status}");
+    Ok(())
 }
 
 /// Two candidates: one works; when it ends the other takes over, and never both at once.

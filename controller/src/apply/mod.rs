@@ -40,8 +40,20 @@ pub(crate) struct Applier {
 pub(crate) struct Report {
     /// What stood in the way of the first child that could not be applied.
     pub(crate) failure: Option<Failure>,
+    /// What was made.
+    pub(crate) created: Vec<(Kind, String)>,
     /// When to look again at the latest.
     pub(crate) again: Option<Duration>,
+}
+
+/// What became of a child.
+enum Done {
+    /// It is as it should be.
+    Well,
+    /// It is, and was made just now.
+    Made,
+    /// Somebody changed it, which is undone after this time.
+    Again(Duration),
 }
 
 /// Why a child was not applied.
@@ -80,7 +92,11 @@ impl Applier {
         let mut report = Report::default();
         for child in &plan.children {
             match self.child(owner, child, caches).await {
-                Ok(again) => report.again = again.or(report.again),
+                Ok(Done::Made) => report.created.push((child.kind.into(), child.name.clone())),
+                Ok(Done::Again(again)) => {
+                    report.again = Some(report.again.map_or(again, |before| before.min(again)));
+                }
+                Ok(Done::Well) => {}
                 Err(Trouble::Call(error)) => return Err(error),
                 Err(Trouble::Failure(failure)) => {
                     report.failure = Some(failure);
@@ -94,22 +110,31 @@ impl Applier {
         Ok(report)
     }
 
-    async fn child(
-        &self,
-        owner: &Owner,
-        child: &Child,
-        caches: &Caches,
-    ) -> Result<Option<Duration>, Trouble> {
+    /// Asks KubeVirt to start the workspace's machine so that it is paused.
+    ///
+    /// # Errors
+    /// KubeVirt refuses, or does not answer.
+    pub(crate) async fn start_paused(&self, owner: &Owner) -> Result<(), CallError> {
+        let at = at(owner, Kind::VirtualMachine, &owner.name);
+        self.cluster.start_paused(at).await
+    }
+
+    async fn child(&self, owner: &Owner, child: &Child, caches: &Caches) -> Result<Done, Trouble> {
         let kind = Kind::from(child.kind);
         let at = at(owner, kind, &child.name);
         let (now, body) = (Instant::now(), digest(&child.body));
         let before = self.memory.recall(owner, kind, &child.name);
         if kind == Kind::Secret && self.is_fresh(before.as_ref(), body, now) {
-            return Ok(None);
+            return Ok(Done::Well);
         }
         let live = self.live(at, caches).await?;
-        let applied = match step(&owner.uid, child, body, live.as_ref(), before.as_ref(), now) {
-            Step::Keep if kind != Kind::Secret => return Ok(None),
+        let step = step(&owner.uid, child, body, live.as_ref(), before.as_ref(), now);
+        let done = match step {
+            Step::Create => Done::Made,
+            _ => Done::Well,
+        };
+        let applied = match step {
+            Step::Keep if kind != Kind::Secret => return Ok(Done::Well),
             Step::Keep => live,
             Step::Create => Some(
                 self.cluster
@@ -124,9 +149,9 @@ impl Applier {
             }
             Step::UndoLater(rest) => {
                 debug!(%kind, name = at.name, ?rest, "changed by somebody else; undone after the rest");
-                return Ok(Some(rest));
+                return Ok(Done::Again(rest));
             }
-            Step::Wait => return Ok(None),
+            Step::Wait => return Ok(Done::Well),
             Step::Conflict { owner } => return Err(Trouble::Failure(conflict(at, &owner))),
         };
         let version = applied.as_ref().map(version).unwrap_or_default();
@@ -136,7 +161,7 @@ impl Applier {
             at: now,
         };
         self.memory.remember(owner, kind, &child.name, applied);
-        Ok(None)
+        Ok(done)
     }
 
     /// From the cache, else from the cluster: foreign objects are not in the cache.

@@ -64,7 +64,10 @@ pub struct Situation<'a> {
 pub fn status(situation: &Situation<'_>, before: &[Condition], now: Timestamp) -> WorkspaceStatus {
     let workspace = situation.workspace;
     let found = find(workspace, &situation.observed);
-    let verdict = overruled(situation, judge(workspace, &found));
+    let verdict = match &workspace.ending {
+        Some(finalizers) => Verdict::terminating(finalizers),
+        None => overruled(situation, judge(workspace, &found)),
+    };
     let addresses = found
         .pod
         .filter(|pod| pod.deletion_timestamp().is_none())
@@ -162,8 +165,10 @@ fn facts(situation: &Situation<'_>, found: &Found<'_>, verdict: &Verdict) -> Vec
     let mut facts = vec![
         Fact::new("Ready", verdict.ready, &verdict.reason, &verdict.message),
         reconciled(situation),
-        fully_applied(situation.plan),
     ];
+    if situation.workspace.ending.is_none() {
+        facts.push(fully_applied(situation.plan));
+    }
     if situation.workspace.kind == WorkspaceType::Vm {
         facts.push(kubevirt(situation.kubevirt));
         facts.extend(found.instance.map(agent));
@@ -173,6 +178,10 @@ fn facts(situation: &Situation<'_>, found: &Found<'_>, verdict: &Verdict) -> Vec
 }
 
 fn reconciled(situation: &Situation<'_>) -> Fact {
+    if situation.workspace.ending.is_some() {
+        let why = "children of a workspace that is being deleted are left to the garbage collector";
+        return Fact::new("Reconciled", false, "Terminating", why);
+    }
     if let Some(failure) = situation.failure {
         return Fact::new("Reconciled", false, failure.reason, &failure.message);
     }

@@ -441,3 +441,37 @@ fn during_a_migration_the_launcher_on_the_instances_node_counts() {
     assert_eq!(case.status().address.as_deref(), Some("10.0.0.2"));
     assert_eq!(case.status().node_name.as_deref(), Some("b"));
 }
+
+#[test]
+fn a_workspace_that_is_being_deleted_says_so_and_what_holds_it() {
+    let (machine, instance) = (
+        machine(json!({"ready": true})),
+        instance(json!({"phase": "Running"})),
+    );
+    let pod = launcher(json!({"podIPs": [{"ip": "10.0.0.7"}]}));
+    for kind in ["vm", "container", "scratch"] {
+        let case = Case {
+            workspace: Workspace {
+                ending: Some(vec!["a.io/b".into(), "c".into()]),
+                ..workspace(kind, false)
+            },
+            workload: Some(&machine),
+            instance: Some(&instance),
+            pods: vec![&pod],
+            ..Case::of(kind, false)
+        };
+        let status = case.status();
+        assert_eq!(status.phase, Some(Phase::Terminating), "{kind}");
+        assert_eq!(status.ready_replicas, 0);
+        let ready = &status.conditions[0];
+        assert_eq!(
+            (ready.type_.as_str(), ready.status.as_str()),
+            ("Ready", "False")
+        );
+        assert_eq!(
+            ready.message.as_deref(),
+            Some("it is being deleted; it goes when these finalizers are removed: a.io/b, c")
+        );
+        assert!(status.conditions.iter().all(|c| c.type_ != "FullyApplied"));
+    }
+}

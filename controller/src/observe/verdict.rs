@@ -43,6 +43,18 @@ impl Verdict {
         )
     }
 
+    pub(crate) fn terminating(finalizers: &[String]) -> Self {
+        let held = match finalizers {
+            [] => String::new(),
+            held => format!(
+                "; it goes when these finalizers are removed: {}",
+                held.join(", ")
+            ),
+        };
+        let how = format!("it is being deleted{held}");
+        Self::not_ready(Phase::Terminating, "Terminating", how)
+    }
+
     pub(crate) fn not_created() -> Self {
         Self::not_ready(
             Phase::Pending,

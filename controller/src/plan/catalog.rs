@@ -1,4 +1,4 @@
-//! The catalog entry of a machine: found once, recorded in `status.image`, and from then on read
+//! The catalog entry of a workspace: found once, recorded in `status.image`, and from then on read
 //! from there, so that an edit of the catalog never changes a machine behind its owner's back.
 //!
 //! Credentials are no part of the record, which many may read. They go from the entry into the
@@ -23,6 +23,9 @@ pub struct Settings {
     pub entry: Option<String>,
     /// Whether the machine has user-data.
     pub cloud_init: bool,
+    /// Shell of consoles in a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_shell: Option<String>,
     /// Account of the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_user: Option<String>,
@@ -43,9 +46,6 @@ pub struct Settings {
     /// Guest profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_profile: Option<String>,
-    /// Shell of a container.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_shell: Option<String>,
     /// Port of the agent in the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_port: Option<u16>,
@@ -72,6 +72,7 @@ impl Settings {
                 .uid()
                 .map(|uid| format!("{uid}/{}", object.generation())),
             cloud_init: userdata::wanted(spec),
+            default_shell: named(spec.default_shell.as_ref()),
             default_user: spec.default_user.clone(),
             persistent_root_disk: spec.persistent_root_disk.unwrap_or_default(),
             memory_limit: spec.memory_limit.clone(),
@@ -79,7 +80,6 @@ impl Settings {
             video_device: named(spec.video_device.as_ref()),
             sound_device: named(spec.sound_device.as_ref()),
             vm_profile: named(spec.vm_profile.as_ref()),
-            default_shell: spec.default_shell.clone(),
             agent_port: agent_port
                 .and_then(|port| u16::try_from(port).ok())
                 .filter(|port| *port > 0),

@@ -1,7 +1,7 @@
 //! What a plan is made from, as read views over stored objects.
 
 use apiserver_generic::Object;
-use apiservice::v1alpha1::{STOPPED, WorkspaceType};
+use apiservice::v1alpha1::{START_PAUSED, STOPPED, WorkspaceType};
 use serde_json::{Map, Value, json};
 
 use crate::names::Owner;
@@ -42,6 +42,10 @@ pub struct Workspace {
     pub kind: WorkspaceType,
     /// Whether it should run.
     pub run: RunState,
+    /// Whether a machine is to be started so that it is paused, and was not yet.
+    pub start_paused: bool,
+    /// While it is being deleted: the finalizers that hold it.
+    pub ending: Option<Vec<String>>,
     /// Labels, which its pods get too.
     pub labels: Map<String, Value>,
     /// Annotations.
@@ -78,6 +82,13 @@ impl Workspace {
             generation: object.generation(),
             kind,
             run,
+            start_paused: kind == WorkspaceType::Vm
+                && run == RunState::Running
+                && object.annotation(START_PAUSED).is_some(),
+            ending: object.deletion_timestamp().map(|_| {
+                let finalizers = object.finalizers().into_iter();
+                finalizers.map(str::to_owned).collect()
+            }),
             labels: map("/metadata/labels"),
             annotations: map("/metadata/annotations"),
             spec: object
@@ -127,5 +138,22 @@ mod tests {
         assert_eq!(run(&workspace), RunState::Running);
         workspace["metadata"]["annotations"] = json!({STOPPED: ""});
         assert_eq!(run(&workspace), RunState::Stopped);
+    }
+
+    #[test]
+    fn only_a_machine_that_is_to_run_is_started_paused() {
+        for (kind, annotations, expected) in [
+            ("vm", json!({START_PAUSED: ""}), true),
+            ("vm", json!({START_PAUSED: "", STOPPED: ""}), false),
+            ("vm", json!({}), false),
+            ("container", json!({START_PAUSED: ""}), false),
+        ] {
+            let workspace = json!({
+                "metadata": {"name": "w", "namespace": "n", "uid": "u", "annotations": annotations},
+                "spec": {"type": kind},
+            });
+            let workspace = Workspace::read(&Object::from_value(workspace).unwrap()).unwrap();
+            assert_eq!(workspace.start_paused, expected, "{kind} {annotations}");
+        }
     }
 }

@@ -6,8 +6,10 @@
 
 mod catalog;
 mod input;
+mod labels;
 mod mac;
 mod machine;
+mod paused;
 mod pods;
 mod ports;
 mod problem;
@@ -28,6 +30,7 @@ use crate::names::cloud_init_secret;
 
 pub use catalog::{Settings, resolve, user_data};
 pub use input::{Facts, RunState, Workspace};
+pub(crate) use paused::{PausedStart, paused_start};
 pub use ports::{Port, Protocol, declared};
 pub use problem::{Cause, Problem, Severity};
 
@@ -86,8 +89,8 @@ pub type UserData = Option<Result<String, Problem>>;
 /// it is stopped: stopping always works.
 pub fn plan(workspace: &Workspace, settings: &Settings, user_data: UserData, facts: Facts) -> Plan {
     let (mut children, mut problems) = match workspace.kind {
-        WorkspaceType::Container => (vec![pods::stateful_set(workspace)], Vec::new()),
-        WorkspaceType::Scratch => (vec![pods::deployment(workspace)], Vec::new()),
+        WorkspaceType::Container => one(pods::stateful_set(workspace)),
+        WorkspaceType::Scratch => one(pods::deployment(workspace)),
         WorkspaceType::Vm => machine_or_why_not(workspace, settings, user_data, facts),
     };
     let (service, more) = service::service(workspace, settings);
@@ -99,6 +102,10 @@ pub fn plan(workspace: &Workspace, settings: &Settings, user_data: UserData, fac
         unwanted: unwanted(workspace, settings),
         problems,
     }
+}
+
+fn one((child, problems): (Child, Vec<Problem>)) -> (Vec<Child>, Vec<Problem>) {
+    (vec![child], problems)
 }
 
 /// A machine whose image has no user-data must not keep that of the image it had before.

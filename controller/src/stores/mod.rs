@@ -37,6 +37,13 @@ pub trait WorkspaceStore: Send + Sync + 'static {
     /// Trouble of the storage, or a status that validation refuses.
     async fn write_status(&self, key: &Key, uid: &str, status: Value) -> Result<(), ApiError>;
 
+    /// Removes an annotation of the workspace of this UID, as [`write_status`](Self::write_status)
+    /// writes its status.
+    ///
+    /// # Errors
+    /// Trouble of the storage.
+    async fn remove_annotation(&self, key: &Key, uid: &str, name: &str) -> Result<(), ApiError>;
+
     /// The address of every workspace, and then of each that is made, changed or deleted. Changes
     /// may be reported together. Ends when the store does.
     fn changes(&self) -> BoxStream<'static, Key>;
@@ -50,6 +57,12 @@ pub trait ImageStore: Send + Sync + 'static {
     /// # Errors
     /// Trouble of the storage.
     async fn list(&self) -> Result<Vec<Object>, ApiError>;
+
+    /// The whole catalog with everything that was written before this call.
+    ///
+    /// # Errors
+    /// Trouble of the storage.
+    async fn latest(&self) -> Result<Vec<Object>, ApiError>;
 }
 
 /// All stores that the controller uses.

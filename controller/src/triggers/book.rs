@@ -42,20 +42,27 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// The key is due now.
-    pub(crate) fn add(&mut self, key: Key) {
+    /// The key is due now. Tells whether it was put into the queue.
+    pub(crate) fn add(&mut self, key: Key) -> bool {
         let entry = self.entries.entry(key.clone()).or_default();
         if entry.active {
             entry.dirty = true;
-            return;
+            return false;
         }
         if let Some(due) = entry.due.take() {
             self.timers.remove(&(due, key.clone()));
         }
-        if !entry.queued {
-            entry.queued = true;
-            self.ready.push_back(key);
+        if entry.queued {
+            return false;
         }
+        entry.queued = true;
+        self.ready.push_back(key);
+        true
+    }
+
+    /// How many wait.
+    pub(crate) fn depth(&self) -> usize {
+        self.ready.len()
     }
 
     /// The next key to work on.
@@ -93,7 +100,9 @@ impl Book {
             entry.failures = 0;
         }
         match wait {
-            Some(Duration::ZERO) => self.add(key.clone()),
+            Some(Duration::ZERO) => {
+                self.add(key.clone());
+            }
             Some(wait) => self.wake_at(key, now + wait),
             None => {
                 self.entries.remove(key);

@@ -9,18 +9,31 @@ use tokio::sync::Notify;
 
 use super::book::{Book, Outcome};
 use crate::key::Key;
+use crate::metrics::ControllerMetrics;
 
 /// A queue of workspaces that several workers may take from.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     book: Mutex<Book>,
     bell: Notify,
+    metrics: ControllerMetrics,
 }
 
 impl Queue {
+    /// An empty queue that counts here.
+    pub(crate) fn new(metrics: ControllerMetrics) -> Self {
+        Self {
+            metrics,
+            ..Self::default()
+        }
+    }
+
     /// Names a workspace that should be looked at.
     pub(crate) fn add(&self, key: Key) {
-        self.book().add(key);
+        let mut book = self.book();
+        let added = book.add(key);
+        self.metrics.queue(book.depth(), added);
+        drop(book);
         self.bell.notify_one();
     }
 
@@ -34,6 +47,7 @@ impl Queue {
             let due = {
                 let mut book = self.book();
                 if let Some(key) = book.take(Instant::now()) {
+                    self.metrics.queue(book.depth(), false);
                     // Another worker may find more.
                     self.bell.notify_one();
                     return key;
