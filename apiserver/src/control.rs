@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use controller::{
-    Candidate, RegistryImages, RegistryWorkspaces, Stores as Ports, Times, spawn_when_leader,
+    Candidate, ControllerMetrics, RegistryImages, RegistryWorkspaces, Stores as Ports, Times,
+    spawn_when_leader,
 };
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ pub async fn run(
     client: Client,
     stores: Stores,
     options: WorkspacesOptions,
+    metrics: ControllerMetrics,
     stop: CancellationToken,
 ) {
     let (Some(workspaces), Some(images)) = (stores.get("workspaces"), stores.get("images")) else {
@@ -39,12 +41,15 @@ pub async fn run(
     };
     let work = {
         let client = client.clone();
+        let config = controller::Config {
+            identity: options.replica.clone(),
+            metrics,
+            ..controller::Config::default()
+        };
         move |lead: CancellationToken| {
-            let (client, ports) = (client.clone(), ports.clone());
+            let (client, ports, config) = (client.clone(), ports.clone(), config.clone());
             async move {
-                if let Err(error) =
-                    controller::run(client, ports, controller::Config::default(), lead).await
-                {
+                if let Err(error) = controller::run(client, ports, config, lead).await {
                     tracing::error!(%error, "the controller ended");
                 }
             }

@@ -5,6 +5,7 @@
 //! replicas, [`control`] runs the controller on the replica that leads, [`managed`] keeps the serving
 //! certificate and the registration.
 
+pub mod actions;
 pub mod control;
 pub mod managed;
 pub mod options;
@@ -13,6 +14,7 @@ pub mod registrar;
 mod run;
 pub mod serving_certificate;
 pub mod sessions;
+pub mod stored_schema;
 pub mod stores;
 pub mod streams;
 

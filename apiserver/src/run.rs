@@ -15,15 +15,17 @@ use apiserver_generic::{
     options::{self, ClientError, Faults},
     server::{Config, Delegation, DelegationError, Lifecycle, Server, ServerError},
     serving::{self, CertificateSource},
+    validity,
 };
 use kube::Client;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
 use crate::{
-    control, managed,
+    actions, control, managed,
     options::{Options, WorkspacesOptions},
     sessions::{SessionDeps, Sessions, Timing, lease::ClusterLeases, replica::ReplicaId},
+    stored_schema::StoredSchema,
     stores::{Replica, Stores},
     streams::{
         self,
@@ -121,6 +123,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
         namespace: &workspaces.namespace,
     };
     let stores = Stores::start(&client, &replica, &namespaces, &tasks, &rest);
+    let schema = StoredSchema::start(&client, &replica, &tasks, &rest);
     let metrics = Metrics::default();
     let lifecycle = Lifecycle {
         stopping: CancellationToken::new(),
@@ -143,21 +146,32 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), RunErr
     });
     let endpoints = streams::handlers(&streams)
         .into_iter()
+        .chain(actions(&client, &stores)?)
         .fold(group, |group, (name, handler)| {
             group.connect("workspaces", name, handler)
         });
 
     if workspaces.controller {
+        let told = controller::ControllerMetrics::default();
+        metrics.register(|registry| told.register(registry));
         let lead = lifecycle.stopping.clone();
         tasks.spawn(control::run(
             client.clone(),
             stores.clone(),
             workspaces.clone(),
+            told,
             lead,
         ));
     }
     let audit = audit(generic.audit_log.as_deref(), &metrics)?;
-    let health = health(&lifecycle, &stores, &namespaces, &certificates, &delegation);
+    let health = health(
+        &lifecycle,
+        schema,
+        &stores,
+        &namespaces,
+        &certificates,
+        &delegation,
+    );
     let server = Server::new(Config {
         rows: stores
             .iter()
@@ -287,6 +301,18 @@ fn stream_options(workspaces: &WorkspacesOptions) -> StreamOptions {
     }
 }
 
+fn actions(client: &Client, stores: &Stores) -> Result<Vec<actions::Handler>, RunError> {
+    let registry = |plural: &'static str| {
+        let store = stores.get(plural).ok_or(RunError::Table(plural))?;
+        Ok::<_, RunError>(&store.registry)
+    };
+    Ok(actions::handlers(
+        client,
+        registry("workspaces")?,
+        registry("images")?,
+    ))
+}
+
 fn audit(path: Option<&std::path::Path>, metrics: &Metrics) -> Result<AuditLog, RunError> {
     let Some(path) = path else {
         return Ok(AuditLog::off(metrics.clone()));
@@ -297,11 +323,12 @@ fn audit(path: Option<&std::path::Path>, metrics: &Metrics) -> Result<AuditLog, 
     })
 }
 
-/// Readiness means: caches synced, trust known, certificate there. Once ready, a replica turns
+/// Readiness means: stored schema as expected, caches synced, trust known, certificate valid. Once ready, a replica turns
 /// unready only for its shutdown, an invalid certificate or lost trust: trouble of the storage is
 /// answered per request, or every replica would leave the Service at once.
 fn health(
     lifecycle: &Lifecycle,
+    schema: StoredSchema,
     stores: &Stores,
     namespaces: &Arc<dyn Namespaces>,
     certificates: &managed::Source,
@@ -311,6 +338,7 @@ fn health(
     let (certificate, trust) = (certificates.subscribe(), delegation.trust.clone());
     let known = |yes: bool, what: &str| if yes { Ok(()) } else { Err(what.to_owned()) };
     Health::new(lifecycle.stopping.clone())
+        .ready("stored-schema", Box::new(move || schema.ready()))
         .ready("storage-synced", Box::new(move || stores.synced()))
         .ready(
             "namespaces-synced",
@@ -318,12 +346,10 @@ fn health(
         )
         .ready(
             "serving-certificate",
-            Box::new(move || {
-                known(
-                    certificate.borrow().is_some(),
-                    "there is no serving certificate yet",
-                )
-            }),
+            Box::new(move || serving::check_current(&certificate, validity::now())),
         )
-        .ready("front-proxy-trust", Box::new(move || trust.ready()))
+        .ready(
+            "front-proxy-trust",
+            Box::new(move || trust.ready(validity::now())),
+        )
 }

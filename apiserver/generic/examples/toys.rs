@@ -17,7 +17,7 @@ use apiserver_generic::{
     options::{GenericConfig, GenericOptions},
     respond,
     server::{Config, Delegation, Lifecycle, Server},
-    serving,
+    serving, validity,
 };
 use async_trait::async_trait;
 use clap::Parser;
@@ -47,6 +47,7 @@ fn robots() -> Resource {
         scope: Scope::Namespaced,
         verbs: &[Verb::Get, Verb::List],
         subresources: Vec::new(),
+        options: Vec::new(),
         schema: json!({
             "type": "object", "description": "A robot.",
             "properties": {"spec": {"type": "object", "description": "What it is like.",
@@ -138,7 +139,7 @@ async fn serve(
         authorizer: delegation.authorizer,
         endpoints: Arc::new(OneRobot),
         health: Health::new(lifecycle.stopping.clone())
-            .ready("trust", Box::new(move || trust.ready())),
+            .ready("trust", Box::new(move || trust.ready(validity::now()))),
         metrics,
         audit,
         limits: serving.limits,

@@ -84,6 +84,15 @@ pub enum Rest {
     Path,
 }
 
+/// The options that an action of a resource takes in its body: a kind that is never stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptionsKind {
+    /// `WorkspaceStartOptions`; subresources that are posted to name it as their kind.
+    pub kind: &'static str,
+    /// Structural schema.
+    pub schema: Value,
+}
+
 /// One row of the resource table: everything about a resource that is data.
 #[derive(Clone, Debug)]
 pub struct Resource {
@@ -107,6 +116,8 @@ pub struct Resource {
     pub verbs: &'static [Verb],
     /// Its subresources, `status` included.
     pub subresources: Vec<Subresource>,
+    /// The kinds of options that its actions take.
+    pub options: Vec<OptionsKind>,
     /// OpenAPI v3 schema of the object (structural: no `$ref`), used for OpenAPI, pruning and
     /// unknown-field detection.
     pub schema: Value,
@@ -118,6 +129,11 @@ impl Resource {
     /// `kubeworkspaces.io/v1alpha1`.
     pub fn api_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
+    }
+
+    /// The options of that kind.
+    pub fn options(&self, kind: &str) -> Option<&OptionsKind> {
+        self.options.iter().find(|o| o.kind == kind)
     }
 
     /// The subresource of that name.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     Resource, Scope, Subresource, Verb,
-    resource::{Column, Rest},
+    resource::{Column, OptionsKind, Rest},
 };
 
 /// Namespaced robots with a status and a console, and cluster-wide boxes that can only be read.
@@ -34,7 +34,18 @@ pub(crate) fn rows() -> Vec<Resource> {
                 rest: Rest::None,
                 streaming: true,
             },
+            Subresource {
+                name: "spin",
+                verbs: &[Verb::Create],
+                kind: "RobotSpinOptions",
+                rest: Rest::None,
+                streaming: false,
+            },
         ],
+        options: vec![OptionsKind {
+            kind: "RobotSpinOptions",
+            schema: json!({"type": "object", "properties": {"fast": {"type": "boolean"}}}),
+        }],
         schema: json!({
             "description": "A robot.", "type": "object",
             "properties": {
@@ -64,6 +75,7 @@ pub(crate) fn rows() -> Vec<Resource> {
         scope: Scope::Cluster,
         verbs: &[Verb::Get, Verb::List],
         subresources: Vec::new(),
+        options: Vec::new(),
         ..robot.clone()
     };
     vec![robot, boxes]

@@ -39,6 +39,7 @@ impl Widgets {
                     streaming: true,
                 },
             ],
+            options: Vec::new(),
             schema: json!({"type": "object", "properties": {
                 "spec": {"type": "object", "properties": {"size": {"type": "integer"}, "colour": {"type": "string"}}},
                 "status": {"type": "object", "properties": {"phase": {"type": "string"}}},

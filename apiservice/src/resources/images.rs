@@ -40,6 +40,7 @@ fn row() -> Resource {
             rest: Rest::None,
             streaming: false,
         }],
+        options: vec![],
         schema: schema::of::<v1alpha1::Image>(),
         columns: vec![
             cells::text(

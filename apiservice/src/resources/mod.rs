@@ -1,6 +1,7 @@
 //! The resource table. A resource is a row (data) and a strategy (decisions); everything else —
 //! discovery, OpenAPI, RBAC manifests, stored CRDs — follows from it.
 
+mod actions;
 mod cells;
 mod images;
 mod sessions;

@@ -39,6 +39,7 @@ fn row() -> Resource {
             Verb::Watch,
         ],
         subresources: vec![],
+        options: vec![],
         schema: schema::of::<v1alpha1::WorkspaceSession>(),
         columns: vec![
             cells::text("Workspace", "The workspace that the stream goes to."),

@@ -1,11 +1,11 @@
 //! `workspaces`: the row and the strategy.
 
 use apiserver_generic::{
-    Cause, Object, Resource, Scope, Strategy, Subresource, Verb, resource::Rest,
+    Cause, Object, Resource, Scope, Strategy, Subresource, Verb, resource::Rest, schema::drop_nulls,
 };
 use serde_json::{Value, json};
 
-use super::{cells, isolate_status};
+use super::{actions, cells, isolate_status};
 use crate::{schema, v1alpha1, validation};
 
 /// Decides about workspaces.
@@ -51,7 +51,11 @@ fn row() -> Resource {
                 rest: Rest::None,
                 streaming: false,
             },
-        ],
+        ]
+        .into_iter()
+        .chain(actions::subresources())
+        .collect(),
+        options: actions::options(),
         schema: schema::of::<v1alpha1::Workspace>(),
         columns: vec![
             cells::text("Type", "How the workspace runs: container, scratch or vm."),
@@ -88,6 +92,11 @@ impl Strategy for WorkspaceStrategy {
     fn default(&self, object: &mut Object) {
         if let Some(Value::Object(spec)) = object.fields_mut().get_mut("spec") {
             spec.entry("type").or_insert_with(|| json!("container"));
+            if let Some(template) = spec.get_mut("template") {
+                let pointer = "/properties/spec/properties/template";
+                let schema = self.row.schema.pointer(pointer);
+                drop_nulls(template, schema.unwrap_or(&Value::Null));
+            }
         }
     }
 
@@ -162,6 +171,21 @@ fn not_ready_reason(object: &Object) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_manifest_that_go_has_printed_is_taken() {
+        let strategy = WorkspaceStrategy::new();
+        let mut object = Object::from_value(json!({"metadata": {"name": "demo"}, "spec": {
+            "template": {
+                "metadata": {"creationTimestamp": null, "labels": null},
+                "spec": {"volumes": null, "containers": [{"name": "a", "image": "i", "args": null}]}}}}))
+        .unwrap();
+        strategy.default(&mut object);
+        assert_eq!(strategy.validate(&object), vec![]);
+        let template =
+            json!({"metadata": {}, "spec": {"containers": [{"name": "a", "image": "i"}]}});
+        assert_eq!(object.pointer("/spec/template"), Some(&template));
+    }
 
     #[test]
     fn a_row_tells_what_a_person_wants_to_know() {

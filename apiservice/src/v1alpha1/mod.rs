@@ -3,10 +3,14 @@
 //! They are views to read: objects travel as JSON, so that fields which these types do not know
 //! survive. [`View::read`] gives a typed view of an object.
 
+mod action;
 mod image;
 mod session;
 mod workspace;
 
+pub use action::{
+    WorkspaceRebootOptions, WorkspaceResetOptions, WorkspaceStartOptions, WorkspaceStopOptions,
+};
 pub use image::{
     Credentials, EnvVar, Image, ImageSpec, ImageStatus, Link, NamedPort, ProxyConfig, RemoteDesktop,
 };
@@ -31,6 +35,10 @@ pub const API_VERSION: &str = "kubeworkspaces.io/v1alpha1";
 
 /// Annotation whose presence stops a workspace.
 pub const STOPPED: &str = "kubeworkspaces.io/stopped";
+
+/// Annotation that makes the next start of a machine leave it paused. The controller removes it when
+/// the machine has been started.
+pub const START_PAUSED: &str = "kubeworkspaces.io/start-paused";
 
 /// The stored object does not have the shape that validation promises.
 #[derive(Debug, thiserror::Error)]

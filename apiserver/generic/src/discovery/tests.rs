@@ -46,7 +46,13 @@ async fn the_legacy_documents_name_everything() {
         .collect();
     assert_eq!(
         names,
-        ["robots", "robots/status", "robots/console", "boxes"]
+        [
+            "robots",
+            "robots/status",
+            "robots/console",
+            "robots/spin",
+            "boxes"
+        ]
     );
     assert_eq!(
         resources["resources"][0],
@@ -55,7 +61,8 @@ async fn the_legacy_documents_name_everything() {
             "shortNames": ["rb"], "categories": ["all"]})
     );
     assert_eq!(resources["resources"][2]["verbs"], json!(["create", "get"]));
-    assert_eq!(resources["resources"][3]["namespaced"], false);
+    assert_eq!(resources["resources"][3]["kind"], "RobotSpinOptions");
+    assert_eq!(resources["resources"][4]["namespaced"], false);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 //! After `k8s.io/apiserver/pkg/endpoints/handlers`.
 
 mod accept;
+mod action;
 mod decode;
 mod gzip;
 mod list;
@@ -27,6 +28,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use async_trait::async_trait;
 use http::Response;
 
+pub use action::Action;
 pub use decode::{Decoded, parse_json, parse_yaml};
 pub use query::Query;
 

@@ -37,7 +37,7 @@ pub(super) fn writer(call: &Call, query: &Query, kind: &str) -> Result<Writer, A
     })
 }
 
-fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
+pub(super) fn dry_run<'a>(values: impl Iterator<Item = &'a str>, causes: &mut Vec<Cause>) -> bool {
     let mut on = false;
     for value in values.filter(|value| !value.is_empty()) {
         on = true;

@@ -10,9 +10,14 @@ pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// `com.example.toys.v1.Robot`.
 pub(super) fn definition(row: &Resource) -> String {
+    kind_definition(row, row.kind)
+}
+
+/// `com.example.toys.v1.SpinOptions`: another kind of the row's group and version.
+pub(super) fn kind_definition(row: &Resource, kind: &str) -> String {
     let mut labels: Vec<&str> = row.group.split('.').collect();
     labels.reverse();
-    format!("{}.{}.{}", labels.join("."), row.version, row.kind)
+    format!("{}.{}.{kind}", labels.join("."), row.version)
 }
 
 /// `com.example.toys.v1.RobotList`.

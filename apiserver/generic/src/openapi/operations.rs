@@ -40,6 +40,8 @@ pub(super) enum Input {
     Patch,
     /// Options of a deletion, which may be left out.
     DeleteOptions,
+    /// Options of an action, of the operation's kind, which may be left out.
+    Options,
 }
 
 /// What an answer is.
@@ -276,6 +278,9 @@ fn of_subresource(row: &Resource, sub: &Subresource, namespaced: bool) -> Vec<Op
                 sub.name,
                 row.kind
             );
+            if method == "post" && row.options(sub.kind).is_some() {
+                return act(row, sub, namespaced);
+            }
             Operation {
                 output: Output::Any,
                 kind: sub.kind,
@@ -289,6 +294,19 @@ fn of_subresource(row: &Resource, sub: &Subresource, namespaced: bool) -> Vec<Op
             }
         })
         .collect()
+}
+
+/// An action, with its options.
+fn act(row: &Resource, sub: &Subresource, namespaced: bool) -> Operation {
+    let id = names::operation(row, "create", namespaced, sub.name);
+    let text = format!("{} the specified {}", sub.name, row.kind);
+    Operation {
+        query: WRITE.to_vec(),
+        input: Input::Options,
+        output: Output::Status,
+        kind: sub.kind,
+        ..operation(row, "post", "post", id, text)
+    }
 }
 
 /// get, put, patch and delete of one object, or of one view of it.

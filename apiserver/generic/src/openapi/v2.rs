@@ -22,6 +22,12 @@ pub(super) fn document(rows: &[Resource], info: &Value) -> Result<Value, serde_j
     for row in rows {
         definitions.insert(names::definition(row), object_schema(row));
         definitions.insert(names::list_definition(row), list_schema(row));
+        for options in &row.options {
+            let mut schema = swagger::strip(&options.schema);
+            schema["x-kubernetes-group-version-kind"] = json!([gvk(row, options.kind)]);
+            describe_type(&mut schema);
+            definitions.insert(names::kind_definition(row, options.kind), schema);
+        }
         for path in operations::paths(row) {
             paths.insert(path.path.clone(), path_item(row, &path));
         }
@@ -77,7 +83,7 @@ fn render(row: &Resource, operation: &Operation) -> Value {
     let consumes: &[&str] = match operation.input {
         Input::Patch => &PATCH_TYPES,
         Input::Nothing => &["*/*"],
-        Input::Object => &["application/json", "application/yaml"],
+        Input::Object | Input::Options => &["application/json", "application/yaml"],
         Input::DeleteOptions => &["application/json"],
     };
     let produces: &[&str] = match operation.output {
@@ -89,7 +95,7 @@ fn render(row: &Resource, operation: &Operation) -> Value {
         ],
         Output::Object | Output::Status => &["application/json", "application/yaml"],
     };
-    let mut parameters: Vec<Value> = body(row, &operation.input).into_iter().collect();
+    let mut parameters: Vec<Value> = body(row, operation).into_iter().collect();
     parameters.extend(operation.query.iter().map(query));
     let mut out = json!({
         "tags": [names::tag(row)], "description": operation.description,
@@ -116,7 +122,7 @@ fn query(q: &Query) -> Value {
     })
 }
 
-fn body(row: &Resource, input: &Input) -> Option<Value> {
+fn body(row: &Resource, operation: &Operation) -> Option<Value> {
     let meta = |name: &str| FLAVOR.reference(&format!("{}.{name}", names::META));
     let body = |schema: Value, required: bool| {
         let mut body = json!({"name": "body", "in": "body", "schema": schema});
@@ -125,11 +131,15 @@ fn body(row: &Resource, input: &Input) -> Option<Value> {
         }
         body
     };
-    match input {
+    match operation.input {
         Input::Nothing => None,
         Input::Object => Some(body(FLAVOR.reference(&names::definition(row)), true)),
         Input::Patch => Some(body(meta("Patch"), true)),
         Input::DeleteOptions => Some(body(meta("DeleteOptions"), false)),
+        Input::Options => {
+            let name = names::kind_definition(row, operation.kind);
+            Some(body(FLAVOR.reference(&name), false))
+        }
     }
 }
 

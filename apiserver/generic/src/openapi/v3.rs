@@ -16,9 +16,15 @@ pub(super) fn document(rows: &[&Resource], info: &Value) -> Result<Value, serde_
     let mut schemas = meta::definitions(FLAVOR)?;
     let mut paths = Map::new();
     for row in rows {
-        let gvk = json!([gvk(row, row.kind)]);
-        schemas.insert(names::definition(row), object_schema(row, &gvk));
+        let of_row = json!([gvk(row, row.kind)]);
+        schemas.insert(names::definition(row), object_schema(row, &of_row));
         schemas.insert(names::list_definition(row), list_schema(row));
+        for options in &row.options {
+            let mut schema = options.schema.clone();
+            schema["x-kubernetes-group-version-kind"] = json!([gvk(row, options.kind)]);
+            describe_type(&mut schema);
+            schemas.insert(names::kind_definition(row, options.kind), schema);
+        }
         for path in operations::paths(row) {
             paths.insert(path.path.clone(), path_item(row, &path));
         }
@@ -114,7 +120,7 @@ fn render(row: &Resource, operation: &Operation) -> Value {
     if !operation.query.is_empty() {
         out["parameters"] = operation.query.iter().map(query).collect();
     }
-    if let Some(body) = request_body(row, &operation.input) {
+    if let Some(body) = request_body(row, operation) {
         out["requestBody"] = body;
     }
     out
@@ -132,13 +138,13 @@ fn query(q: &Query) -> Value {
     })
 }
 
-fn request_body(row: &Resource, input: &Input) -> Option<Value> {
+fn request_body(row: &Resource, operation: &Operation) -> Option<Value> {
     let meta = |name: &str| FLAVOR.reference(&format!("{}.{name}", names::META));
     let content = |kinds: &[&str], schema: Value| {
         let of = |kind: &&str| ((*kind).to_owned(), json!({ "schema": schema }));
         Value::Object(kinds.iter().map(of).collect())
     };
-    Some(match input {
+    Some(match operation.input {
         Input::Nothing => return None,
         Input::Object => {
             let schema = FLAVOR.reference(&names::definition(row));
@@ -148,6 +154,10 @@ fn request_body(row: &Resource, input: &Input) -> Option<Value> {
         Input::Patch => json!({"required": true, "content": content(&PATCH_TYPES, meta("Patch"))}),
         Input::DeleteOptions => {
             json!({"content": content(&["application/json"], meta("DeleteOptions"))})
+        }
+        Input::Options => {
+            let schema = FLAVOR.reference(&names::kind_definition(row, operation.kind));
+            json!({"content": content(&["application/json", "application/yaml"], schema)})
         }
     })
 }

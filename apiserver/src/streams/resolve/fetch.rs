@@ -38,6 +38,23 @@ impl Fetch {
     /// # Errors
     /// Why there is none to connect to, or that the cluster did not answer.
     pub async fn machine(&self, workspace: &Workspace) -> Result<Found, ApiError> {
+        let (vm, vmi) = self.machine_parts(workspace).await?;
+        let machine = machine(workspace, vm.as_ref(), vmi.as_ref())
+            .map_err(|unresolved| unresolved.into_error(&workspace.name))?;
+        Ok(Found {
+            target: Target::Machine(machine),
+            features: vmi.as_ref().map(features).unwrap_or_default(),
+        })
+    }
+
+    /// The VirtualMachine and the instance that bear the workspace's name, whosever they are.
+    ///
+    /// # Errors
+    /// The cluster did not answer.
+    pub async fn machine_parts(
+        &self,
+        workspace: &Workspace,
+    ) -> Result<(Option<Object>, Option<Object>), ApiError> {
         let machines = self.api(
             "kubevirt.io",
             "VirtualMachine",
@@ -49,12 +66,7 @@ impl Fetch {
             Some(vm) => self.instance(&workspace.namespace, vm.name()).await?,
             None => None,
         };
-        let machine = machine(workspace, vm.as_ref(), vmi.as_ref())
-            .map_err(|unresolved| unresolved.into_error(&workspace.name))?;
-        Ok(Found {
-            target: Target::Machine(machine),
-            features: vmi.as_ref().map(features).unwrap_or_default(),
-        })
+        Ok((vm, vmi))
     }
 
     /// The machine's instance, if there is one of that name.
@@ -106,7 +118,11 @@ impl Fetch {
         })
     }
 
-    async fn pods(&self, workspace: &Workspace) -> Result<Pods, ApiError> {
+    /// The workload and the pods that bear the workspace's name, whosever they are.
+    ///
+    /// # Errors
+    /// The cluster did not answer.
+    pub async fn pods(&self, workspace: &Workspace) -> Result<Pods, ApiError> {
         let namespace = &workspace.namespace;
         let (kind, plural) = match workspace.kind {
             Kind::Scratch => ("Deployment", "deployments"),

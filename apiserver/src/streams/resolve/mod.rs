@@ -12,7 +12,7 @@ mod pod;
 mod workspace;
 
 pub use machine::{Machine, cause, features, is_over, machine};
-pub use pod::{Container, Pods, container};
+pub use pod::{Container, Pods, container, own_pods};
 pub use workspace::{Kind, Workspace};
 
 use apiserver_generic::{ApiError, Object};
@@ -145,7 +145,7 @@ fn controller<'a>(object: &'a Object, group: &str, kind: &str) -> Option<(&'a st
 }
 
 /// Whether the object's controller is this one.
-fn controlled_by(object: &Object, group: &str, kind: &str, uid: &str) -> bool {
+pub(crate) fn controlled_by(object: &Object, group: &str, kind: &str, uid: &str) -> bool {
     !uid.is_empty() && controller(object, group, kind).is_some_and(|(_, owner)| owner == uid)
 }
 

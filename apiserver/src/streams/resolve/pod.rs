@@ -66,6 +66,19 @@ pub fn container(workspace: &Workspace, found: &Pods) -> Result<(Container, Feat
     Ok((container, features))
 }
 
+/// The pods that really are the workspace's, whatever they do.
+pub fn own_pods<'a>(workspace: &Workspace, found: &'a Pods) -> Vec<&'a Object> {
+    let Some(owner) = found
+        .owner
+        .as_ref()
+        .filter(|owner| controlled_by(owner, "kubeworkspaces.io", "Workspace", &workspace.uid))
+    else {
+        return Vec::new();
+    };
+    let ours = |pod: &&Object| belongs(workspace.kind, owner, &found.replica_sets, pod);
+    found.pods.iter().filter(ours).collect()
+}
+
 fn belongs(kind: Kind, owner: &Object, sets: &[Object], pod: &Object) -> bool {
     let owner_uid = owner.uid().unwrap_or_default();
     match kind {
