@@ -94,10 +94,10 @@ impl Fetch {
     ) -> Result<Object, ApiError> {
         let pods = self.api("", "Pod", "pods", &workspace.namespace);
         let pods = labelled(&pods, &format!("{CREATED_BY}={}", machine.uid)).await?;
-        let found = pods.into_iter().find(|pod| {
-            pod.uid() == Some(&machine.pod_uid)
-                && pod.str_at("/spec/nodeName") == Some(&machine.node)
-        });
+        // `status.activePods` has said on which node the pod of this UID is.
+        let found = pods
+            .into_iter()
+            .find(|pod| pod.uid() == Some(&machine.pod_uid));
         found.ok_or_else(|| {
             Unresolved::Starting("its pod is not there yet, or not any more".into())
                 .into_error(&workspace.name)
