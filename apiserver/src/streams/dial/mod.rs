@@ -2,8 +2,8 @@
 //!
 //! Entry point: [`port`]. A guest's port is reached over the pod network, at the addresses of the
 //! launcher pod that [`super::resolve`] has proved by its UID ([`address`]), never at one that a guest
-//! reports; where that network is not reachable, by KubeVirt's portforward, if it dials one of the
-//! same addresses. A container's port is reached by `pods/portforward`.
+//! reports; where that network does not lead there, by KubeVirt's portforward, if it dials one of
+//! the same addresses. A container's port is reached by `pods/portforward`.
 
 pub mod address;
 pub mod tcp;
@@ -17,7 +17,7 @@ use self::tcp::{DialError, Failure};
 use super::{
     mode::Dialling,
     relay::Upstream,
-    resolve::{Container, Machine, Target},
+    resolve::{Container, Machine, Target, Workspace},
     upstream::{self, Address},
     wire::UpstreamWire,
 };
@@ -56,13 +56,28 @@ async fn guest(
     let limit = if other_way { FIRST } else { LIMIT };
     match dialling.network.connect(&sockets, limit).await {
         Ok(io) => Ok(Upstream::Bytes(io, None)),
-        Err(error) if error.failure == Failure::Unreachable && other_way => {
-            tracing::info!(%error, workspace = workspace.name, "the pod network is not reachable; trying KubeVirt's portforward");
-            let address = Address::guest_port(&workspace.namespace, &machine.name, port);
-            let dialled = upstream::dial(dialling.client, &address).await?;
-            Ok(Upstream::frames(dialled.io, UpstreamWire::GuestPort))
-        }
+        Err(error) if other_way => through_kubevirt(dialling, machine, port, &error).await,
         Err(error) => Err(unreached(&error)),
+    }
+}
+
+/// The other way. A refusal on the first may have come from something in between, such as a policy
+/// that rejects; if it was the guest's, its words are the better ones.
+async fn through_kubevirt(
+    dialling: &Dialling<'_>,
+    machine: &Machine,
+    port: u16,
+    error: &DialError,
+) -> Result<Upstream, ApiError> {
+    let Workspace {
+        namespace, name, ..
+    } = dialling.workspace;
+    tracing::info!(%error, namespace, workspace = name, "trying KubeVirt's portforward");
+    let address = Address::guest_port(namespace, &machine.name, port);
+    match upstream::dial(dialling.client, &address).await {
+        Ok(dialled) => Ok(Upstream::frames(dialled.io, UpstreamWire::GuestPort)),
+        Err(_) if error.failure == Failure::Refused => Err(unreached(error)),
+        Err(other) => Err(other),
     }
 }
 

@@ -98,7 +98,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_long_paste_reaches_a_slow_guest_whole_as_one_message_of_any_length() {
+async fn s_19_a_long_paste_reaches_a_slow_guest_whole_as_one_message_of_any_length() {
     let Bench {
         mut relay,
         client,
@@ -131,7 +131,7 @@ async fn a_long_paste_reaches_a_slow_guest_whole_as_one_message_of_any_length() 
 }
 
 #[tokio::test]
-async fn output_that_is_not_utf8_arrives_as_binary_and_identical() {
+async fn s_20_output_that_is_not_utf8_arrives_as_binary_and_identical() {
     let Bench {
         mut relay,
         client,
@@ -189,7 +189,7 @@ async fn backpressure_stops_the_writer_within_the_bound() {
 }
 
 #[tokio::test]
-async fn resizes_never_reach_a_serial_line_in_any_dialect() {
+async fn s_18_resizes_never_reach_a_serial_line_in_any_dialect() {
     for (subprotocol, resize, typed) in [
         (
             Subprotocol::Binary,
@@ -366,7 +366,7 @@ async fn an_abrupt_end_of_the_client_is_seen_at_once() {
 }
 
 #[tokio::test]
-async fn an_orphan_continuation_ends_with_1002_and_a_ping_between_fragments_is_answered() {
+async fn s_20_an_orphan_continuation_ends_with_1002_and_a_ping_between_fragments_is_answered() {
     let Bench {
         mut relay,
         mut client,
@@ -408,7 +408,7 @@ async fn an_orphan_continuation_ends_with_1002_and_a_ping_between_fragments_is_a
 }
 
 #[tokio::test]
-async fn both_sides_are_pinged_and_a_silent_client_is_dead_at_the_third() {
+async fn s_01_both_sides_are_pinged_and_a_silent_client_is_dead_at_the_third() {
     let Bench {
         mut relay,
         mut client,
@@ -713,4 +713,64 @@ async fn kubevirts_port_gets_pongs_that_it_did_not_ask_for() {
         read = upstream.read_exact(&mut frames) => drop(read.unwrap()),
     }
     assert_eq!((frames[0], frames[6]), (0x89, 0x8a), "a ping, and a pong");
+}
+
+#[tokio::test]
+async fn s_19_five_hundred_keys_at_once_arrive_in_their_order_and_the_last_is_a_release() {
+    let Bench {
+        mut relay,
+        client,
+        upstream,
+        ..
+    } = bench(Subprotocol::Binary, UpstreamWire::Display);
+    let mut client = speak(client, Role::Client).await;
+    let mut upstream = speak(upstream, Role::Server).await;
+    let key = |turn: usize, down: u8| [4, down, 0, 0, 0, 0, 0, b'A' + (turn % 26) as u8];
+    let events: Vec<[u8; 8]> = (0..500).flat_map(|i| [key(i, 1), key(i, 0)]).collect();
+    let sent = events.clone();
+    let typing = tokio::spawn(async move {
+        for event in sent {
+            client.send(Message::binary(event.to_vec())).await.unwrap();
+        }
+        client
+    });
+    let received = tokio::select! {
+        end = relay.run() => panic!("{end:?}"),
+        all = bytes(&mut upstream, events.len() * 8) => all,
+    };
+    assert!(received == events.concat());
+    assert_eq!(received[received.len() - 7], 0);
+    drop(typing.await.unwrap());
+}
+
+#[tokio::test]
+async fn frames_may_be_cut_anywhere_in_every_dialect() {
+    let tunnel = [
+        &[0x02, 0x81, 0, 0, 0, 0, 0][..],
+        &[0x80, 0x82, 1, 2, 3, 4, b'h' ^ 1, b'i' ^ 2],
+        &[0x82, 0x81, 0, 0, 0, 0, 1],
+    ]
+    .concat();
+    for cut in 1..tunnel.len() {
+        let Bench {
+            mut relay,
+            mut client,
+            mut upstream,
+            ..
+        } = self::tunnel(Subprotocol::Tunnel, None, draining());
+        let parts = (tunnel[..cut].to_vec(), tunnel[cut..].to_vec());
+        let sending = async {
+            client.write_all(&parts.0).await.unwrap();
+            tokio::task::yield_now().await;
+            client.write_all(&parts.1).await.unwrap();
+            let mut all = Vec::new();
+            upstream.read_to_end(&mut all).await.unwrap();
+            all
+        };
+        let got = tokio::select! {
+            end = relay.run() => panic!("{end:?} at {cut}"),
+            all = sending => all,
+        };
+        assert_eq!(got, b"hi", "cut at {cut}");
+    }
 }

@@ -154,7 +154,7 @@ async fn prepare(world: &World, state: Before) {
 }
 
 #[tokio::test]
-async fn before_the_upgrade_every_state_has_its_status() {
+async fn s_09_before_the_upgrade_every_state_has_its_status() {
     // Code and Retry-After for console, vnc, ssh tunnel, port; 101 is a stream.
     let same = |code, retry: Option<u64>| [(code, retry); 4];
     let open = (101, None);
@@ -272,7 +272,7 @@ fn reset(guest: Guest) -> Option<Guest> {
 }
 
 #[tokio::test]
-async fn after_the_upgrade_every_end_has_its_code_and_reason() {
+async fn s_10_after_the_upgrade_every_end_has_its_code_and_reason() {
     let all = |code| [Some(code); 4];
     let cut = "cut by the upstream";
     let table = [
@@ -322,7 +322,7 @@ async fn ends_with(state: After, mode: Mode, code: u16, words: &str) {
 }
 
 #[tokio::test]
-async fn a_client_that_dies_leaves_nothing() {
+async fn s_04_a_client_that_dies_leaves_nothing() {
     for mode in MODES {
         let mut world = World::new("vm").await;
         let (client, mut guest) = open(&mut world, mode).await;
