@@ -103,3 +103,52 @@ pub fn stdout_closed() -> oneshot::Receiver<()> {
     });
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    #[test]
+    #[ignore = "runs on a terminal that the next test makes for it"]
+    fn panics_in_a_raw_terminal() {
+        let raw = Raw::enter().unwrap();
+        assert!(raw.is_some(), "there is a terminal");
+        // only the hook is left to restore it
+        std::mem::forget(raw);
+        panic!("forced");
+    }
+
+    #[test]
+    fn p_07_a_panic_leaves_the_terminal_as_it_was() {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new())
+            .unwrap()
+            .into_string()
+            .unwrap();
+        let open = || {
+            std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&name)
+                .unwrap()
+        };
+        let terminal = open();
+        let modes = || format!("{:?}", tcgetattr(&terminal).unwrap());
+        let before = modes();
+        let test = "terminal::tests::panics_in_a_raw_terminal";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", test])
+            .stdin(Stdio::from(open()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned();
+        assert!(!child.status.success() && said.contains("forced"), "{said}");
+        assert_eq!(modes(), before);
+    }
+}

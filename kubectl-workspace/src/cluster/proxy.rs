@@ -40,8 +40,14 @@ fn parse(name: &str, url: &str) -> Result<Uri, String> {
         format!("http://{url}")
     };
     match full.parse::<Uri>() {
-        Ok(uri) if uri.host().is_some() => Ok(uri),
-        _ => Err(format!("{name} {url:?} is no URL")),
+        Ok(uri) if uri.host().is_none() => Err(format!("{name} is no URL with a host")),
+        Ok(uri) if matches!(uri.scheme_str(), Some("http" | "https")) => Ok(uri),
+        Ok(uri) => Err(format!(
+            "{name} is a {} proxy, which this plugin cannot use: give it an http or https one",
+            uri.scheme_str().unwrap_or_default()
+        )),
+        // the text may have a password in it
+        Err(_) => Err(format!("{name} is no URL")),
     }
 }
 
@@ -201,7 +207,14 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_named() {
-        let error = choose(&"https://x".parse().unwrap(), Some("http://"), |_| None).unwrap_err();
-        assert!(error.contains("proxy-url"), "{error}");
+        for (url, word) in [
+            ("http://", "proxy-url"),
+            ("http://a b:secret@x", "proxy-url"),
+            ("socks5://x:1", "socks5"),
+        ] {
+            let chosen = choose(&"https://x".parse().unwrap(), Some(url), |_| None);
+            let error = chosen.unwrap_err();
+            assert!(error.contains(word) && !error.contains("secret"), "{error}");
+        }
     }
 }

@@ -10,14 +10,28 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// sshd, its SFTP server, rsync, and the libraries that a small machine lacks.
-const PACKAGES: [&str; 6] = [
+/// sshd, its SFTP server, the clients, rsync, and the libraries that a small machine lacks.
+const PACKAGES: [&str; 12] = [
+    "openssh-client",
     "openssh-server",
     "openssh-sftp-server",
     "libwrap0",
+    "libfido2-1",
+    "libcbor0.8",
+    "libedit2",
+    "libbsd0",
+    "libmd0",
     "rsync",
     "libpopt0",
     "libxxhash0",
+];
+/// With all of these nothing is fetched.
+const INSTALLED: [&str; 5] = [
+    "/usr/sbin/sshd",
+    "/usr/bin/ssh",
+    "/usr/bin/scp",
+    "/usr/bin/ssh-keygen",
+    "/usr/bin/rsync",
 ];
 
 /// One test fetches, the others wait for it.
@@ -30,7 +44,7 @@ pub struct Programs {
 
 impl Programs {
     pub fn get() -> Self {
-        if Path::new("/usr/sbin/sshd").exists() && Path::new("/usr/bin/rsync").exists() {
+        if INSTALLED.iter().all(|file| Path::new(file).exists()) {
             return Self { root: "/".into() };
         }
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openssh");
@@ -41,6 +55,15 @@ impl Programs {
             fetch(&root);
         }
         Self { root }
+    }
+
+    /// A program of the user's: the machine's own, if it has one.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let installed = Path::new("/usr/bin").join(name);
+        match installed.exists() {
+            true => installed,
+            false => self.file("usr/bin").join(name),
+        }
     }
 
     fn file(&self, path: &str) -> PathBuf {
@@ -108,7 +131,7 @@ impl Sshd {
             .local_addr()
             .unwrap();
         for name in ["host", "user"] {
-            keygen(&dir.path().join(name));
+            keygen(&programs, &dir.path().join(name));
         }
         let path = |name: &str| dir.path().join(name).display().to_string();
         let config = format!(
@@ -167,8 +190,9 @@ impl Sshd {
     }
 }
 
-fn keygen(file: &Path) {
-    let mut keygen = Command::new("ssh-keygen");
+fn keygen(programs: &Programs, file: &Path) {
+    let mut keygen = Command::new(programs.program("ssh-keygen"));
+    keygen.env("LD_LIBRARY_PATH", programs.libraries());
     let keygen = keygen
         .args(["-q", "-t", "ed25519", "-N", "", "-f"])
         .arg(file);

@@ -314,7 +314,8 @@ async fn over_a_jump_host_the_pin_is_checked_too() {
         crate::place::script(
             &shim,
             &format!(
-                "#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n",
+                "#!/bin/sh\nexec {} -F {} \"$@\"\n",
+                guest.programs.program("ssh").display(),
                 config.display()
             ),
         );
