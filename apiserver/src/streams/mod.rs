@@ -2,7 +2,8 @@
 //!
 //! A stream is authorized, admitted, resolved, claimed, dialled, checked again, accepted, relayed
 //! and released, in this order, whatever its mode ([`opening`]). Before the upgrade every failure is
-//! a Status; after it a close frame says why the stream ended ([`close`]).
+//! a Status; after it a close frame says why the stream ended ([`close`]). What clients meet is
+//! written down in `docs/streams.md`.
 //!
 //! # Where things plug in
 //!
