@@ -4,11 +4,14 @@
 use std::{
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
 use kube::Client;
+use rustix::process::{Pid, Signal};
+
+use crate::direct::direct_to;
 use localcluster::{
     harness::{ControlPlane, external_name_service, wait_available},
     proc::{Child, CommandLine, Group},
@@ -134,6 +137,54 @@ impl Deployment {
     pub fn add_server(&mut self, flags: &[&str]) -> Result<usize> {
         let index = self.servers.len();
         let port = free_port()?;
+        let server = self.start_server(index, port, flags)?;
+        self.servers.push(server);
+        Ok(index)
+    }
+
+    /// Ends a server's process and starts another in its place, as a container is that restarts; waits
+    /// until it is ready.
+    ///
+    /// # Errors
+    /// When the process does not end in a minute, or the next one does not get ready.
+    pub async fn restart_server(&mut self, index: usize, signal: Signal) -> Result<()> {
+        let port = self.servers[index].port;
+        let pid = i32::try_from(self.servers[index].pid())?;
+        let pid = Pid::from_raw(pid).context("a process id is not zero")?;
+        rustix::process::kill_process(pid, signal)?;
+        let end = Instant::now() + Duration::from_secs(60);
+        while self.servers[index].child.check().is_ok() {
+            anyhow::ensure!(Instant::now() < end, "server {index} does not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.servers[index] = self.start_server(index, port, &[])?;
+        self.ready(index).await
+    }
+
+    /// Waits until a server answers that it is ready.
+    ///
+    /// # Errors
+    /// When it does not in a minute.
+    pub async fn ready(&self, index: usize) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(60);
+        let asked = async || -> Result<bool> {
+            let readyz = http::Request::get("/readyz");
+            let (code, _) = direct_to(self, index, None, readyz).await?;
+            Ok(code.is_success())
+        };
+        while !asked().await.unwrap_or(false) {
+            let log = &self.servers[index].log;
+            anyhow::ensure!(
+                Instant::now() < end,
+                "{}",
+                localcluster::proc::tail(log, 30)
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    fn start_server(&self, index: usize, port: u16, flags: &[&str]) -> Result<Server> {
         let (log, audit_log) = (self.file(index, "log"), self.file(index, "audit"));
         // Requests arrive at the first server; the Service leads to its port.
         let service_port = self.servers.first().map_or(port, |first| first.port);
@@ -152,13 +203,12 @@ impl Deployment {
                 .env("POD_UID", format!("00000000-0000-4000-8000-{index:012}"));
         command = command.args(flags.iter().copied());
         let child = self.group.spawn(&command, &log)?;
-        self.servers.push(Server {
+        Ok(Server {
             port,
             log,
             audit_log,
             child,
-        });
-        Ok(index)
+        })
     }
 
     fn file(&self, index: usize, kind: &str) -> PathBuf {

@@ -9,8 +9,21 @@ pub async fn direct(
     identity: Option<(&std::path::Path, &std::path::Path)>,
     request: http::request::Builder,
 ) -> anyhow::Result<(http::StatusCode, serde_json::Value)> {
+    direct_to(deployment, 0, identity, request).await
+}
+
+/// The same to another server.
+///
+/// # Errors
+/// When no answer comes.
+pub async fn direct_to(
+    deployment: &Deployment,
+    server: usize,
+    identity: Option<(&std::path::Path, &std::path::Path)>,
+    request: http::request::Builder,
+) -> anyhow::Result<(http::StatusCode, serde_json::Value)> {
     use http_body_util::BodyExt as _;
-    let stream = connect(deployment, 0, identity).await?;
+    let stream = connect(deployment, server, identity).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
@@ -51,10 +64,22 @@ pub async fn connect(
     server: usize,
     identity: Option<(&std::path::Path, &std::path::Path)>,
 ) -> anyhow::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
     let bundle = authority(deployment).await?;
+    connect_to(&bundle, deployment.server(server).port, identity).await
+}
+
+/// The same to a port of this machine, for who knows the server's authority.
+///
+/// # Errors
+/// When nobody listens there, or another than the server.
+pub async fn connect_to(
+    bundle: &[u8],
+    port: u16,
+    identity: Option<(&std::path::Path, &std::path::Path)>,
+) -> anyhow::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
     let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&bundle) {
+    for certificate in CertificateDer::pem_slice_iter(bundle) {
         roots.add(certificate?)?;
     }
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
@@ -68,7 +93,7 @@ pub async fn connect(
             builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key)?)?
         }
     };
-    let tcp = tokio::net::TcpStream::connect(("127.0.0.1", deployment.server(server).port)).await?;
+    let tcp = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     let name = ServerName::try_from(format!("{SERVICE}.{NAMESPACE}.svc"))?;
     Ok(
         tokio_rustls::TlsConnector::from(std::sync::Arc::new(config))
@@ -78,7 +103,10 @@ pub async fn connect(
 }
 
 /// What the APIService's `caBundle` says.
-async fn authority(deployment: &Deployment) -> anyhow::Result<Vec<u8>> {
+///
+/// # Errors
+/// When there is none.
+pub async fn authority(deployment: &Deployment) -> anyhow::Result<Vec<u8>> {
     use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
     let api: kube::Api<APIService> = kube::Api::all(deployment.client()?);
     let service = api.get(crate::deployment::APISERVICE).await?;

@@ -2,6 +2,7 @@
 
 pub mod deployment;
 pub mod direct;
+pub mod fight;
 pub mod fixtures;
 pub mod guests;
 pub mod kubectls;

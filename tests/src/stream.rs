@@ -3,10 +3,12 @@
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use kube::Client;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{Message, protocol::Role},
@@ -59,17 +61,50 @@ pub struct Stream {
 /// # Errors
 /// When no answer comes.
 pub async fn open(client: &Client, path: &str, protocols: &[&str]) -> Result<Opened> {
-    let mut request = Request::get(path)
+    let request = handshake(path, protocols);
+    let response = client
+        .send(request.body(kube::client::Body::empty())?)
+        .await?;
+    opened(response).await
+}
+
+/// The same over a connection of the caller's own, straight to a server, with headers that say who asks.
+///
+/// # Errors
+/// When no answer comes.
+pub async fn open_over(
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    path: &str,
+    protocols: &[&str],
+    headers: &[(&str, &str)],
+) -> Result<Opened> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(io)).await?;
+    tokio::spawn(connection.with_upgrades());
+    let mut request = handshake(path, protocols).header("Host", "workspaces");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let body = http_body_util::Empty::<Bytes>::new();
+    opened(sender.send_request(request.body(body)?).await?).await
+}
+
+fn handshake(path: &str, protocols: &[&str]) -> http::request::Builder {
+    let request = Request::get(path)
         .header("Connection", "Upgrade")
         .header("Upgrade", "websocket")
         .header("Sec-WebSocket-Version", "13")
         .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
-    if !protocols.is_empty() {
-        request = request.header("Sec-WebSocket-Protocol", protocols.join(", "));
+    if protocols.is_empty() {
+        return request;
     }
-    let response = client
-        .send(request.body(kube::client::Body::empty())?)
-        .await?;
+    request.header("Sec-WebSocket-Protocol", protocols.join(", "))
+}
+
+async fn opened<B>(response: Response<B>) -> Result<Opened>
+where
+    B: hyper::body::Body + Send + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
     let code = response.status();
     if code != StatusCode::SWITCHING_PROTOCOLS {
         let body = http_body_util::BodyExt::collect(response.into_body())

@@ -329,8 +329,14 @@ async fn nobody_makes_or_changes_a_session_but_the_server() -> Result<()> {
     std::fs::write(&file, yaml.replace("user: jane", "user: mallory"))?;
     let file = file.to_string_lossy().into_owned();
     for (args, expected) in [
-        (vec!["replace", "-f", &file], "does not allow this method"),
-        (vec!["create", "-f", &file], "does not allow this method"),
+        (
+            vec!["replace", "-f", &file],
+            "update is not supported on resources of kind \"workspacesessions.kubeworkspaces.io\"",
+        ),
+        (
+            vec!["create", "-f", &file],
+            "create is not supported on resources of kind \"workspacesessions.kubeworkspaces.io\"",
+        ),
         (
             vec![
                 "patch",

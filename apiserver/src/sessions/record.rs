@@ -287,6 +287,17 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn x_04_a_session_names_the_user_and_no_credential() {
+        let mut wish = wish("system:serviceaccount:t1:robot", "a1");
+        let key = "authentication.kubernetes.io/credential-id";
+        let extra = (key.to_owned(), vec!["JTI=secret".to_owned()]);
+        wish.user.extra = [extra].into();
+        let object = object(&wish, "r1", "u1", "2026-01-02T03:04:05Z");
+        let text = object.into_value().to_string();
+        assert!(text.contains("robot") && !text.contains("secret"), "{text}");
+    }
+
+    #[test]
     fn a_hand_over_leaves_nothing_of_the_old_holder() {
         let mut old = wish("jane", "a1");
         old.user.groups = vec!["secret".into()];
