@@ -1,0 +1,255 @@
+//! Displays, ports and native OpenSSH through the plugin, with a real guest, as an ordinary user.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kubeworkspaces_tests::{deployment::binary, guests::Place};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+const USER: &str = "ann";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A machine, a user who may edit its namespace, and that user's home with the guest's password.
+struct Desk {
+    place: Place,
+    home: tempfile::TempDir,
+}
+
+impl Desk {
+    async fn new() -> Result<Self> {
+        let place = Place::new("openssh").await?;
+        place.machine("demo").await?;
+        place.editor(USER).await?;
+        let desk = Self {
+            place,
+            home: tempfile::tempdir()?,
+        };
+        let askpass = desk.file("askpass");
+        std::fs::write(&askpass, "#!/bin/sh\necho guest\n")?;
+        std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755))?;
+        Ok(desk)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn surround(&self, command: &mut Command) {
+        command
+            .env("KUBECONFIG", self.place.cluster.state().kubeconfig())
+            .env("SSH_ASKPASS", self.file("askpass"))
+            .env("SSH_ASKPASS_REQUIRE", "force")
+            .current_dir(self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+    }
+
+    /// The plugin as the user; flags stand before the command.
+    fn plugin(&self, args: &[&str]) -> Result<Command> {
+        let mut command = Command::new(binary("kubectl-workspace")?);
+        self.surround(&mut command);
+        command
+            .args(["--as", USER, "-n", &self.place.namespace])
+            .args(args);
+        Ok(command)
+    }
+
+    async fn run(&self, args: &[&str]) -> Result<Output> {
+        ended(self.plugin(args)?).await
+    }
+
+    async fn well(&self, args: &[&str]) -> Result<Output> {
+        let output = self.run(args).await?;
+        ensure!(output.status.success(), "{args:?}: {output:?}");
+        Ok(output)
+    }
+
+    /// A port forward, and the local address of its only port.
+    async fn forward(&self, port: &str) -> Result<(Child, String)> {
+        let mut child = self
+            .plugin(&["port-forward", "demo", port, "--address", "127.0.0.1"])?
+            .spawn()?;
+        let address = third_word(&mut child).await?;
+        Ok((child, address))
+    }
+}
+
+async fn ended(mut command: Command) -> Result<Output> {
+    Ok(tokio::time::timeout(PATIENCE, command.output()).await??)
+}
+
+/// `Forwarding from ADDRESS -> …`, `Listening on ADDRESS for …`.
+async fn third_word(child: &mut Child) -> Result<String> {
+    let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
+    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await??;
+    let line = line.context("it ended")?;
+    // the rest is read as long as the child lives, or it would wait for a reader
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    Ok(line.split(' ').nth(2).context(line.clone())?.to_owned())
+}
+
+async fn first_bytes(address: &str, count: usize) -> Result<Vec<u8>> {
+    let read = async {
+        let mut connection = TcpStream::connect(address).await?;
+        let mut bytes = vec![0; count];
+        connection.read_exact(&mut bytes).await?;
+        anyhow::Ok(bytes)
+    };
+    tokio::time::timeout(PATIENCE, read).await?
+}
+
+fn random(file: &Path) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; 1 << 20];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    std::fs::write(file, &bytes)?;
+    Ok(bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ssh_scp_rsync_and_forwards_reach_a_real_guest() -> Result<()> {
+    let desk = Desk::new().await?;
+    let ran = desk
+        .run(&["ssh", "demo", "--", "echo $((6*7))-$(id -un); exit 7"])
+        .await?;
+    assert_eq!(ran.status.code(), Some(7), "{ran:?}");
+    assert_eq!(ran.stdout, b"42-guest\n", "{ran:?}");
+
+    let bytes = random(&desk.file("here"))?;
+    desk.well(&["cp", "-q", "here", "demo:there"]).await?;
+    desk.well(&["cp", "-q", "demo:there", "back"]).await?;
+    assert!(std::fs::read(desk.file("back"))? == bytes);
+
+    let stanza = desk.well(&["ssh-config", "demo"]).await?.stdout;
+    std::fs::write(desk.file("config"), stanza)?;
+    let host = format!("demo.{}.ws", desk.place.namespace);
+    let mut ssh = Command::new("ssh");
+    desk.surround(&mut ssh);
+    ssh.args(["-F", "config", &host, "sha256sum there | cut -c1-64"]);
+    let sum = ended(ssh).await?;
+    let mut local = Command::new("sha256sum");
+    desk.surround(&mut local);
+    local.arg("here");
+    let expected = ended(local).await?;
+    assert!(
+        sum.stdout.len() == 65 && expected.stdout.starts_with(&sum.stdout[..64]),
+        "{sum:?}"
+    );
+
+    // rsync of this machine, if it has one, with the guest's
+    if Command::new("rsync")
+        .arg("--version")
+        .output()
+        .await
+        .is_ok()
+    {
+        let mut rsync = Command::new("rsync");
+        desk.surround(&mut rsync);
+        rsync.args([
+            "-a",
+            "-e",
+            "ssh -F config",
+            "here",
+            &format!("{host}:synced"),
+        ]);
+        let ran = ended(rsync).await?;
+        ensure!(ran.status.success(), "{ran:?}");
+        desk.well(&["ssh", "demo", "--", "cmp there synced"])
+            .await?;
+    }
+
+    let local = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let forward = format!("{local}:127.0.0.1:22");
+    let _ssh = desk
+        .plugin(&["ssh", "-N", "-L", &forward, "demo"])?
+        .spawn()?;
+    let banner = async {
+        loop {
+            match first_bytes(&local.to_string(), 7).await {
+                Ok(bytes) => return bytes,
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    };
+    let banner = tokio::time::timeout(PATIENCE, banner).await?;
+    assert_eq!(banner, b"SSH-2.0");
+    desk.place.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p_12_a_new_root_disk_has_new_keys_without_a_warning() -> Result<()> {
+    let desk = Desk::new().await?;
+    desk.well(&["ssh", "demo", "--", "true"]).await?;
+    let before = desk.well(&["known-hosts", "demo"]).await?.stdout;
+    desk.well(&["stop", "demo", "--wait"]).await?;
+    desk.well(&["start", "demo", "--wait"]).await?;
+    let again = desk.well(&["ssh", "demo", "--", "true"]).await?;
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(!said.contains("IDENTIFICATION"), "{said}");
+    let after = desk.well(&["known-hosts", "demo"]).await?.stdout;
+    assert_ne!(before, after, "a containerDisk is new at every start");
+    desk.place.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_and_displays_reach_a_real_guest() -> Result<()> {
+    let desk = Desk::new().await?;
+    let (_forward, address) = desk.forward(":22").await?;
+    assert_eq!(first_bytes(&address, 7).await?, b"SSH-2.0");
+
+    desk.well(&["vnc", "demo", "--screenshot", "demo.png"])
+        .await?;
+    assert!(std::fs::read(desk.file("demo.png"))?.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let mut proxy = desk.plugin(&["vnc", "demo", "--proxy-only"])?.spawn()?;
+    let address = third_word(&mut proxy).await?;
+    for _ in 0..2 {
+        assert_eq!(first_bytes(&address, 8).await?, b"RFB 003.");
+    }
+    desk.place.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_seen_and_ended_by_an_administrator() -> Result<()> {
+    let desk = Desk::new().await?;
+    let mut console = desk.plugin(&["console", "demo"])?.spawn()?;
+    desk.place
+        .until(&["get", "wss", "-o", "name"], 30, |o| {
+            o.contains("demo.console")
+        })
+        .await?;
+    let seen = desk.well(&["sessions", "demo"]).await?;
+    let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert!(
+        seen.contains("demo.console") && seen.contains(USER),
+        "{seen}"
+    );
+    // an editor ends nobody's session by deletion
+    let refused = desk.run(&["sessions", "kill", "demo.console"]).await?;
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let mut kill = Command::new(binary("kubectl-workspace")?);
+    desk.surround(&mut kill);
+    kill.args([
+        "sessions",
+        "kill",
+        "demo.console",
+        "-n",
+        &desk.place.namespace,
+    ]);
+    let ended_by = ended(kill).await?;
+    ensure!(ended_by.status.success(), "{ended_by:?}");
+    let mut said = String::new();
+    let mut stderr = console.stderr.take().context("no stderr")?;
+    stderr.read_to_string(&mut said).await?;
+    assert!(
+        said.contains("An administrator ended the session"),
+        "{said}"
+    );
+    assert_eq!(console.wait().await?.code(), Some(1));
+    desk.place.end().await
+}
