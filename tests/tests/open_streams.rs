@@ -1,14 +1,16 @@
-//! Open streams of ordinary users through kube-apiserver, and the end of their rights.
+//! Open streams of ordinary users: how many there may be, and the end of their rights.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use http::StatusCode;
 use kube::Client;
 use kubeworkspaces_tests::{
     deployment::Deployment,
+    direct,
     fixtures::workspace,
     machines::{ECHO, Machines},
-    stream::{End, Opened, open},
+    stream::{End, Opened, open, open_over},
 };
 use tokio::time::sleep;
 
@@ -20,11 +22,11 @@ struct Place {
 }
 
 impl Place {
-    /// Machines `w0` and `w1`.
-    async fn new() -> Result<Self> {
-        let deployment = Deployment::start().await?;
+    /// Machines `w0` to `w2`, with these flags of the server.
+    async fn new(flags: &[&str]) -> Result<Self> {
+        let deployment = Deployment::start_with(flags).await?;
         let machines = Machines::start(deployment.plane()).await?;
-        for n in 0..2 {
+        for n in 0..3 {
             let manifest = workspace(&format!("w{n}"), "vm").replace("example.test/image:1", ECHO);
             deployment.apply(&manifest).await?;
         }
@@ -64,6 +66,61 @@ impl Place {
     }
 }
 
+/// Straight to the server, as kube-apiserver does it for this user: kube's client would wait and try again
+/// by itself after a 429.
+async fn at_once(place: &Place, user: &str, path: &str) -> Result<Opened> {
+    let (cert, key) = place.deployment.plane().front_proxy_client();
+    let io = direct::connect(&place.deployment, 0, Some((&cert, &key))).await?;
+    open_over(io, path, &RAW, &[("X-Remote-User", user)]).await
+}
+
+/// 429 that names the flag and says when to come back.
+fn too_many(opened: &Opened, flag: &str) -> Result<()> {
+    let Opened::Refused(code, status) = opened else {
+        bail!("let in, past {flag}");
+    };
+    let message = status["message"].as_str().unwrap_or_default();
+    ensure!(
+        *code == StatusCode::TOO_MANY_REQUESTS && message.contains(flag),
+        "{code} {status}"
+    );
+    ensure!(status["details"]["retryAfterSeconds"].is_u64(), "{status}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_users_streams_leave_room_for_anothers() -> Result<()> {
+    let place = Place::new(&[
+        "--max-streams-per-user=2",
+        "--max-streams-per-workspace=2",
+        "--max-stream-setups-per-user=1000",
+    ])
+    .await?;
+    place.editor("jane").await?;
+    place.editor("joe").await?;
+    let open = async |user, name, rest| at_once(&place, user, &path(name, rest)).await;
+    let mut first = open("jane", "w0", "console").await?.stream()?;
+    let mut second = open("jane", "w1", "console").await?.stream()?;
+    too_many(
+        &open("jane", "w2", "console").await?,
+        "--max-streams-per-user",
+    )?;
+    let mut display = open("joe", "w0", "vnc").await?.stream()?;
+    too_many(
+        &open("joe", "w0", "console").await?,
+        "--max-streams-per-workspace",
+    )?;
+    let mut other = open("joe", "w2", "console").await?.stream()?;
+    other.close().await?;
+    first.close().await?;
+    // The place is free with the stream's end, which its client has seen.
+    let mut again = open("jane", "w2", "console").await?.stream()?;
+    for stream in [&mut second, &mut display, &mut again] {
+        stream.close().await?;
+    }
+    Ok(())
+}
+
 fn path(name: &str, rest: &str) -> String {
     format!("/apis/kubeworkspaces.io/v1alpha1/namespaces/default/workspaces/{name}/{rest}")
 }
@@ -74,7 +131,7 @@ async fn console(client: &Client, name: &str) -> Result<Opened> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removed_role_binding_cuts_a_stream_within_30_s() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Place::new(&[]).await?;
     let (jane, joe) = (place.editor("jane").await?, place.editor("joe").await?);
     let mut stream = console(&jane, "w0").await?.stream()?;
     let mut stays = console(&joe, "w1").await?.stream()?;
