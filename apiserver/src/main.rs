@@ -1,12 +1,18 @@
 //! `workspaces-apiserver`: the server's program.
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::{alloc::System, io::IsTerminal as _, process::ExitCode};
 
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
-use workspaces_apiserver::{options::Options, run};
+use workspaces_apiserver::{options::Options, run, streams::ssh::secret};
+use zeroizing_alloc::ZeroAlloc;
+
+/// Users' private keys pass through buffers of the TLS and HTTP layers, which do not wipe what they
+/// free (docs/adr/0010-private-keys.md).
+#[global_allocator]
+static WIPING: ZeroAlloc<System> = ZeroAlloc(System);
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -15,6 +21,10 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+    if let Err(error) = secret::forbid_dumps() {
+        eprintln!("workspaces-apiserver: core dumps cannot be switched off: {error}");
+        return ExitCode::FAILURE;
+    }
     if rustls::crypto::ring::default_provider()
         .install_default()
         .is_err()

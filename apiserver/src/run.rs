@@ -36,6 +36,7 @@ use crate::{
         opening::{StreamDeps, StreamOptions, Streams},
         permit::Gates,
         recheck::{self, RecheckDeps, Rechecks, Times},
+        ssh::hostkeys::HostKeys,
     },
 };
 
@@ -276,6 +277,7 @@ fn streams(
         network: Arc::new(PodNetwork),
         workspaces: stored.storage.clone(),
         namespaces: namespaces.clone(),
+        hosts: Arc::new(HostKeys::new(stored.registry.clone(), client.clone())),
         sessions,
         limits: StreamLimits::new(workspaces.stream_limits(), metrics.clone()),
         gates: Gates::default().with(Arc::new(Files::new(files::raise()))),

@@ -209,7 +209,12 @@ impl Reconciler {
             },
             image,
         };
-        observe::status(&situation, &status_of(object).conditions, Timestamp::now())
+        let before = status_of(object);
+        WorkspaceStatus {
+            // Not ours to judge, and kept by the server whatever is written.
+            ssh: before.ssh,
+            ..observe::status(&situation, &before.conditions, Timestamp::now())
+        }
     }
 
     fn see(&self, workspace: &Workspace) -> Seen {

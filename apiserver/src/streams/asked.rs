@@ -114,6 +114,23 @@ impl Asked {
         }
     }
 
+    /// What is needed when the stream is opened and not after: pinning new host keys changes the
+    /// workspace's status.
+    pub(super) fn once(&self) -> Option<Attributes> {
+        let update = Attributes {
+            verb: "update".to_owned(),
+            subresource: String::new(),
+            name: self.name.clone(),
+            ..self.attributes.clone()
+        };
+        self.accepts_host_key().then_some(update)
+    }
+
+    /// Whether host keys that changed are to be pinned.
+    pub(super) fn accepts_host_key(&self) -> bool {
+        self.attributes.subresource == "ssh" && says_yes(&self.query, "acceptNewHostKey")
+    }
+
     /// What is needed to end the session of another user.
     pub(super) fn delete_session(&self, session: &str) -> Attributes {
         Attributes {
@@ -135,9 +152,13 @@ fn split_port(name: &str) -> (String, Option<String>) {
 }
 
 fn wants_takeover(query: &str) -> bool {
-    query
-        .split('&')
-        .any(|pair| matches!(pair, "takeover=true" | "takeover=1" | "takeover"))
+    says_yes(query, "takeover")
+}
+
+/// Whether a switch is on: a misspelled yes is a no.
+fn says_yes(query: &str, switch: &str) -> bool {
+    let said = |pair: &str| matches!(pair.strip_prefix(switch), Some("" | "=true" | "=1"));
+    query.split('&').any(said)
 }
 
 /// `tty` as `pods/exec` reads a boolean. Unlike there, a console that does not say has a terminal.

@@ -21,6 +21,24 @@ pub enum CloseReason {
     EndedBoth,
     /// A shell or command ended with this exit status.
     Exited(i32),
+    /// A signal ended a shell or command.
+    Killed {
+        /// The signal, as `TERM`.
+        signal: String,
+        /// Whether a core was dumped.
+        core_dumped: bool,
+        /// What else is known.
+        message: String,
+    },
+    /// A terminal was not opened, for a fault of the client's message or a refusal of the guest's.
+    NoTerminal {
+        /// Whose fault.
+        fault: Fault,
+        /// One word.
+        reason: &'static str,
+        /// What happened and what to do, of any length.
+        message: String,
+    },
     /// Another user took the stream over.
     TakenOver,
     /// This server is shutting down.
@@ -57,6 +75,17 @@ pub enum CloseReason {
     ControlPlaneUnreachable,
 }
 
+/// Whose fault it is that a terminal was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The client sent what cannot be understood or used.
+    Client,
+    /// The client sent too much.
+    TooLong,
+    /// The guest refused.
+    Guest,
+}
+
 impl CloseReason {
     /// The close code.
     pub fn code(&self) -> u16 {
@@ -66,9 +95,15 @@ impl CloseReason {
             | Self::Ended
             | Self::EndedBoth
             | Self::Exited(_)
+            | Self::Killed { .. }
             | Self::TakenOver => 1000,
             Self::Draining => 1001,
             Self::Protocol(_) => 1002,
+            Self::NoTerminal { fault, .. } => match fault {
+                Fault::Client => 1002,
+                Fault::TooLong => 1009,
+                Fault::Guest => 1011,
+            },
             Self::CutByUpstream | Self::Upstream(_) => 1011,
             Self::Idle => 4001,
             Self::Revoked | Self::Expired | Self::Unconfirmed => 4002,
@@ -93,6 +128,10 @@ impl CloseReason {
             }
             Self::Exited(0) => "the command ended",
             Self::Exited(code) => return format!("the command ended with exit status {code}"),
+            Self::Killed { signal, .. } => {
+                return cut(&format!("the command was ended by signal {signal}")).to_owned();
+            }
+            Self::NoTerminal { message, .. } => message,
             Self::TakenOver => "taken over by another user",
             Self::Draining => {
                 "this server is shutting down; connect again now, another replica answers"
@@ -128,7 +167,8 @@ impl CloseReason {
             Self::ClientClosed => "client-closed",
             Self::ClientGone => "client-gone",
             Self::Ended | Self::EndedBoth => "ended",
-            Self::Exited(_) => "exited",
+            Self::Exited(_) | Self::Killed { .. } => "exited",
+            Self::NoTerminal { .. } => "no-terminal",
             Self::TakenOver => "taken-over",
             Self::Draining => "draining",
             Self::Protocol(_) => "protocol-error",
@@ -195,6 +235,16 @@ mod tests {
             R::EndedBoth,
             R::Exited(0),
             R::Exited(-2_000_000_000),
+            R::Killed {
+                signal: "x".repeat(200),
+                core_dumped: true,
+                message: String::new(),
+            },
+            R::NoTerminal {
+                fault: Fault::Guest,
+                reason: "Denied",
+                message: "ü".repeat(200),
+            },
             R::TakenOver,
             R::Draining,
             R::Protocol("frames from clients must be masked"),

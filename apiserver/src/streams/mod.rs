@@ -39,6 +39,7 @@ pub mod relay;
 pub mod resolve;
 pub mod screenshot;
 mod session;
+pub mod ssh;
 pub mod target;
 #[cfg(test)]
 mod tests;
@@ -49,7 +50,7 @@ use std::sync::Arc;
 
 use apiserver_generic::Connect;
 
-use mode::{Choose, console, portforward, ssh, vnc};
+use mode::{Choose, console, portforward, vnc};
 use opening::{Handler, Streams};
 use screenshot::Screenshot;
 
@@ -61,7 +62,7 @@ pub fn handlers(streams: &Streams) -> Vec<(&'static str, Arc<dyn Connect>)> {
     vec![
         ("console", stream(console::choose())),
         ("vnc", stream(vnc::choose())),
-        ("ssh", stream(ssh::choose())),
+        ("ssh", stream(mode::ssh::choose(streams))),
         ("portforward", stream(portforward::choose(undeclared))),
         ("screenshot", Arc::new(Screenshot::new(streams))),
     ]

@@ -35,6 +35,7 @@ use super::{
     relay::Pace,
     resolve::{Workspace, fetch::Fetch},
     session::{Accepted, Caller},
+    ssh::hostkeys::Hosts,
     target::Finder,
 };
 use crate::sessions::{
@@ -82,6 +83,8 @@ pub struct StreamDeps {
     pub workspaces: Arc<dyn Storage>,
     /// Which namespaces are being deleted.
     pub namespaces: Arc<dyn Namespaces>,
+    /// What checks host keys of guests.
+    pub hosts: Arc<dyn Hosts>,
     /// Claims on exclusive streams, and what is shown of all.
     pub sessions: Sessions,
     /// Limits of users and workspaces.
@@ -105,6 +108,7 @@ pub struct Streams {
     network: Arc<dyn Network>,
     finder: Finder,
     followers: Followers,
+    hosts: Arc<dyn Hosts>,
     sessions: Sessions,
     limits: StreamLimits,
     gates: Gates,
@@ -122,6 +126,7 @@ impl Streams {
             network,
             workspaces,
             namespaces,
+            hosts,
             sessions,
             limits,
             gates,
@@ -135,6 +140,7 @@ impl Streams {
             followers: Followers::new(client.clone()),
             client,
             network,
+            hosts,
             sessions,
             limits,
             gates,
@@ -143,6 +149,11 @@ impl Streams {
             tasks,
             options,
         }
+    }
+
+    /// What checks host keys, and where terminals run.
+    pub(super) fn ssh(&self) -> (Arc<dyn Hosts>, TaskTracker) {
+        (self.hosts.clone(), self.tasks.clone())
     }
 
     /// What an operator set.
@@ -181,7 +192,7 @@ impl Connect for Handler {
             return self.facts(&asked).await;
         }
         let mut place = self.streams.limits.enter(&asked.user.name)?;
-        for attributes in asked.further() {
+        for attributes in asked.further().into_iter().chain(asked.once()) {
             authorize(&*asked.authorizer, &asked.user, attributes).await?;
         }
         place.reach(&asked.namespace, &asked.name)?;

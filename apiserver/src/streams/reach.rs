@@ -139,7 +139,7 @@ impl Line {
         let dialling = Dialling {
             client: &means.client,
             finder: &means.finder,
-            network: &*means.network,
+            network: &means.network,
             workspace: &self.workspace,
             found: &self.found,
             takeover: self.takeover,

@@ -334,6 +334,18 @@ async fn reason(
             killed.unwrap_or(CloseReason::Exited(code))
         }
         End::Exited(Exit::Code(code)) => CloseReason::Exited(code),
+        End::Exited(Exit::Signal {
+            name,
+            core_dumped,
+            message,
+        }) => {
+            let killed = finder.cause_now(workspace, target).await;
+            killed.unwrap_or(CloseReason::Killed {
+                signal: name,
+                core_dumped,
+                message,
+            })
+        }
         End::Exited(Exit::Failed(said)) => CloseReason::Upstream(said),
         End::UpstreamClosed(said) => {
             let cause = finder.cause(workspace, target).await;

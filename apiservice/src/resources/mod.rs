@@ -9,7 +9,7 @@ mod workspaces;
 
 pub use images::ImageStrategy;
 pub use sessions::SessionStrategy;
-pub use workspaces::WorkspaceStrategy;
+pub use workspaces::{HOST_KEYS, WorkspaceStrategy};
 
 use std::sync::Arc;
 

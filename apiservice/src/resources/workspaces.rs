@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 use super::{actions, cells, isolate_status};
 use crate::{schema, v1alpha1, validation};
 
+/// The part of the status that only the server itself writes, by this name: `status.ssh`. It is no
+/// subresource that a request could name.
+pub const HOST_KEYS: &str = "status/ssh";
+
 /// Decides about workspaces.
 pub struct WorkspaceStrategy {
     row: Resource,
@@ -105,7 +109,14 @@ impl Strategy for WorkspaceStrategy {
     }
 
     fn prepare_for_update(&self, new: &mut Object, old: &Object, subresource: Option<&str>) {
-        isolate_status(new, old, subresource);
+        if subresource == Some(HOST_KEYS) {
+            let keys = new.pointer("/status/ssh").cloned();
+            *new = old.clone();
+            set_host_keys(new, keys);
+        } else {
+            isolate_status(new, old, subresource);
+            set_host_keys(new, old.pointer("/status/ssh").cloned());
+        }
     }
 
     fn validate(&self, object: &Object) -> Vec<Cause> {
@@ -136,6 +147,22 @@ impl Strategy for WorkspaceStrategy {
             json!(not_ready_reason(object)),
         ]
     }
+}
+
+fn set_host_keys(object: &mut Object, keys: Option<Value>) {
+    let fields = object.fields_mut();
+    let status = match keys {
+        Some(_) => fields.entry("status").or_insert_with(|| json!({})),
+        None => match fields.get_mut("status") {
+            Some(status) => status,
+            None => return,
+        },
+    };
+    match (status.as_object_mut(), keys) {
+        (Some(status), Some(keys)) => status.insert("ssh".to_owned(), keys),
+        (Some(status), None) => status.remove("ssh"),
+        (None, _) => None,
+    };
 }
 
 fn string_or(object: &Object, pointer: &str, default: &str) -> Value {
@@ -185,6 +212,35 @@ mod tests {
         let template =
             json!({"metadata": {}, "spec": {"containers": [{"name": "a", "image": "i"}]}});
         assert_eq!(object.pointer("/spec/template"), Some(&template));
+    }
+
+    #[test]
+    fn host_keys_are_written_by_the_server_alone() {
+        let object = |status: Value| {
+            Object::from_value(
+                json!({"metadata": {"name": "demo"}, "spec": {"x": 1}, "status": status}),
+            )
+            .unwrap()
+        };
+        let strategy = WorkspaceStrategy::new();
+        let update = |old: &Value, new: &Value, subresource| {
+            let (old, mut new) = (object(old.clone()), object(new.clone()));
+            strategy.prepare_for_update(&mut new, &old, subresource);
+            new.pointer("/status").cloned().unwrap()
+        };
+        let pinned = json!({"phase": "Running", "ssh": {"pinnedAt": "1"}});
+        let forged = json!({"phase": "Stopped", "ssh": {"pinnedAt": "2"}});
+        let cleared = json!({"phase": "Stopped"});
+        for subresource in [None, Some("status")] {
+            for new in [&forged, &cleared, &Value::Null] {
+                let now = update(&pinned, new, subresource);
+                assert_eq!(now.get("ssh"), pinned.get("ssh"), "{subresource:?} {new}");
+            }
+            let now = update(&cleared, &forged, subresource);
+            assert_eq!(now.get("ssh"), None, "{subresource:?}");
+        }
+        let now = update(&pinned, &forged, Some(HOST_KEYS));
+        assert_eq!(now, json!({"phase": "Running", "ssh": {"pinnedAt": "2"}}));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod action;
 mod image;
 mod session;
+mod ssh;
 mod workspace;
 
 pub use action::{
@@ -18,6 +19,7 @@ pub use session::{
     STREAM_FINALIZER, SessionMode, SessionSuccessor, WorkspaceSession, WorkspaceSessionSpec,
     WorkspaceSessionStatus,
 };
+pub use ssh::{HostKey, HostKeyAlgorithm, RootIdentity, RootKind, SshStatus};
 pub use workspace::{
     Condition, DiskBus, GuestMount, MountType, Phase, ResolvedImage, Workspace, WorkspaceSpec,
     WorkspaceStatus, WorkspaceTemplate, WorkspaceType,

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::SshStatus;
 use crate::schema;
 
 /// Workspace is a virtual machine, a container or a scratch pod that a user works in.
@@ -153,6 +154,10 @@ pub struct WorkspaceStatus {
     /// The catalog entry that the workspace was made from, resolved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ResolvedImage>,
+    /// The host keys of the guest's SSH server, as they were at the first contact. Written by the
+    /// server alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshStatus>,
 }
 
 // serde asks for a reference.

@@ -2,6 +2,7 @@
 
 mod image;
 mod names;
+mod ssh;
 mod workspace;
 
 pub use image::image;

@@ -8,7 +8,8 @@ use apiserver_generic::{
 };
 use serde_json::Value;
 
-use super::{by_schema, cause, dns_label, invalid, name};
+use super::{by_schema, cause, dns_label, invalid, name, ssh};
+use crate::resources::HOST_KEYS;
 
 const TEMPLATE: &str = "/spec/template/metadata";
 const CONTAINERS: &str = "spec.template.spec.containers";
@@ -32,8 +33,11 @@ pub fn workspace_update(
     old: &Object,
     subresource: Option<&str>,
 ) -> Vec<Cause> {
-    if subresource == Some("status") {
-        return by_schema(row, new).err().unwrap_or_default();
+    if matches!(subresource, Some("status" | HOST_KEYS)) {
+        return match by_schema(row, new) {
+            Ok(()) => ssh::host_keys(new),
+            Err(causes) => causes,
+        };
     }
     let mut causes = workspace(row, new);
     let (before, after) = (old.str_at("/spec/type"), new.str_at("/spec/type"));

@@ -91,6 +91,7 @@ pub fn status(situation: &Situation<'_>, before: &[Condition], now: Timestamp) -
             .and_then(|pod| pod.str_at("/spec/nodeName"))
             .map(str::to_owned),
         image: situation.image.clone(),
+        ssh: None,
     }
 }
 

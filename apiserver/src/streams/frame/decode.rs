@@ -13,12 +13,17 @@ pub enum Peer {
     Server,
 }
 
+/// The head of a frame (§5.2).
 #[derive(Clone, Copy, Debug)]
-struct Head {
-    opcode: Opcode,
-    fin: bool,
-    mask: Option<[u8; 4]>,
-    length: u64,
+pub(in crate::streams) struct Head {
+    /// What the frame is.
+    pub(in crate::streams) opcode: Opcode,
+    /// Whether the message ends with it.
+    pub(in crate::streams) fin: bool,
+    /// The masking key, in frames of clients.
+    pub(in crate::streams) mask: Option<[u8; 4]>,
+    /// How long the payload is.
+    pub(in crate::streams) length: u64,
 }
 
 /// What of the current data frame is still to come.
@@ -152,7 +157,7 @@ impl Decoder {
 }
 
 /// The head and its length, once it is complete (§5.2).
-fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Violation> {
+pub(in crate::streams) fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Violation> {
     let [a, b, ..] = *bytes else { return Ok(None) };
     if a & 0x70 != 0 {
         return Err(Violation(
@@ -193,7 +198,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Violation> {
 }
 
 /// §5.3; `offset` is where in the frame's payload the bytes begin.
-fn unmask(bytes: &mut [u8], mask: Option<[u8; 4]>, offset: u64) {
+pub(in crate::streams) fn unmask(bytes: &mut [u8], mask: Option<[u8; 4]>, offset: u64) {
     let Some(mut mask) = mask else { return };
     mask.rotate_left((offset % 4) as usize);
     super::encode::apply_mask(bytes, mask);

@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 
 pub use decode::{Decoder, Peer};
+pub(in crate::streams) use decode::{Head, parse_head, unmask};
 pub use encode::{Masks, encode, encode_close};
 
 use bytes::Bytes;

@@ -6,6 +6,7 @@
 pub mod console;
 pub mod portforward;
 pub mod ssh;
+pub mod terminal;
 pub mod vnc;
 
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub struct Dialling<'a> {
     /// Looks things up with them.
     pub finder: &'a Finder,
     /// Where pods are.
-    pub network: &'a dyn Network,
+    pub network: &'a Arc<dyn Network>,
     /// Whose stream it is.
     pub workspace: &'a Workspace,
     /// What it leads to.

@@ -87,6 +87,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
         Poll::Ready(Ok(self.input.split().freeze()))
     }
 
+    /// Whether it is a terminal.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
     /// How the command on a terminal ended, after its bytes have; `None`: nobody will say.
     pub(super) fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Option<Exit>> {
         match &mut self.terminal {

@@ -154,6 +154,9 @@ where
         if let Some(status) = self.wire.status(&reason.status()) {
             let _ = self.client.data(&[&status], now());
         }
+        if let Some(text) = self.wire.farewell(reason) {
+            let _ = self.client.text(&text, now());
+        }
         let (text, limit) = (reason.text(), self.limits.pace.goodbye);
         match reason {
             CloseReason::ClientClosed => self.client.echo(reason.code(), &text, limit).await,

@@ -134,6 +134,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
         Ok(())
     }
 
+    /// Queues a message for people or programs beside the data.
+    pub(super) fn text(&mut self, text: &str, now: Instant) -> io::Result<()> {
+        self.frame(Opcode::Text, &[text.as_bytes()])?;
+        self.liveness.queued(now);
+        Ok(())
+    }
+
     /// Answers a ping as soon as there is room.
     pub(super) fn answer(&mut self, ping: Bytes) {
         self.pong = Some(ping);

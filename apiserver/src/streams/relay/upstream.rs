@@ -113,6 +113,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> UpstreamLeg<IO> {
                 let exit = ready!(leg.poll_exit(cx));
                 Poll::Ready(Ok(match exit {
                     Some(exit) => Told::Output(Output::Exit(exit)),
+                    // A terminal says how it ended, unless what it was on is gone.
+                    None if leg.is_terminal() => Told::Closed(None),
                     None => Told::Output(Output::Eof),
                 }))
             }

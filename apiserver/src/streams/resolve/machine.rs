@@ -3,7 +3,7 @@
 use apiserver_generic::Object;
 
 use super::{Features, Unresolved, Workspace, controlled_by};
-use crate::streams::close::CloseReason;
+use crate::streams::{close::CloseReason, ssh::hostkeys::root};
 
 const KUBEVIRT: &str = "kubevirt.io";
 
@@ -100,6 +100,7 @@ pub fn features(vmi: &Object) -> Features {
             .str_at("/status/interfaces/0/ipAddress")
             .map(str::to_owned),
         host_network: false,
+        root: Some(root(vmi)),
     }
 }
 

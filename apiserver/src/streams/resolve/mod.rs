@@ -17,7 +17,7 @@ pub use workspace::{Kind, Workspace};
 
 use apiserver_generic::{ApiError, Object};
 
-use super::close::CloseReason;
+use super::{close::CloseReason, ssh::hostkeys::Root};
 
 /// A resolved upstream, by every UID on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Features {
     pub reported_address: Option<String>,
     /// Whether its pod is on the node's own network.
     pub host_network: bool,
+    /// A machine's root disk, which its host keys live as long as.
+    pub root: Option<Root>,
 }
 
 /// Seconds after which a client should ask again while something starts.

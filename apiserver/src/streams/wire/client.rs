@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::{
     Input, Output, channel,
-    resize::{LONGEST, TextGate, parse_terminal},
+    resize::{LONGEST, SizeReader, TextGate, parse_terminal},
     tunnel::{self, TunnelReader},
 };
-use crate::streams::{frame::Piece, negotiate::Subprotocol};
+use crate::streams::{close::CloseReason, frame::Piece, negotiate::Subprotocol, ssh::messages};
 
 /// Reads and writes the messages of one client.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub enum ClientWire {
     Channels(ChannelReader),
     /// `v1.tunnel.kubeworkspaces.io`.
     Tunnel(TunnelReader),
+    /// A terminal over SSH: binary is bytes, text is JSON.
+    Ssh(SizeReader),
 }
 
 /// Reader of raw modes.
@@ -77,6 +79,7 @@ impl ClientWire {
             Self::Raw(RawReader(gate)) => Ok(gate.take(piece)),
             Self::Channels(reader) => Ok(reader.take(piece)),
             Self::Tunnel(reader) => reader.take(piece),
+            Self::Ssh(reader) => reader.take(piece),
         }
     }
 
@@ -89,7 +92,7 @@ impl ClientWire {
             Output::Eof | Output::Exit(_) => return None,
         };
         match self {
-            Self::Bytes | Self::Raw(_) => Some((&[], bytes)),
+            Self::Bytes | Self::Raw(_) | Self::Ssh(_) => Some((&[], bytes)),
             Self::Channels(_) => Some((number, bytes)),
             Self::Tunnel(_) => Some((&[tunnel::DATA], bytes)),
         }
@@ -98,13 +101,20 @@ impl ClientWire {
     /// The message with a Status, for dialects that have one.
     pub fn status(&self, status: &Value) -> Option<Vec<u8>> {
         match self {
-            Self::Bytes | Self::Raw(_) | Self::Tunnel(_) => None,
+            Self::Bytes | Self::Raw(_) | Self::Tunnel(_) | Self::Ssh(_) => None,
             Self::Channels(_) => {
                 let mut message = vec![channel::STATUS];
                 message.extend_from_slice(status.to_string().as_bytes());
                 Some(message)
             }
         }
+    }
+}
+
+impl ClientWire {
+    /// The last message before the close, for dialects that tell more than a close frame holds.
+    pub fn farewell(&self, reason: &CloseReason) -> Option<String> {
+        matches!(self, Self::Ssh(_)).then(|| messages::farewell(reason))
     }
 }
 

@@ -9,6 +9,7 @@ mod tunnel;
 mod upstream;
 
 pub use client::ClientWire;
+pub use resize::SizeReader;
 pub use upstream::UpstreamWire;
 
 use bytes::Bytes;
@@ -61,6 +62,15 @@ pub enum Stdio {
 pub enum Exit {
     /// With this status.
     Code(i32),
+    /// A signal killed it.
+    Signal {
+        /// The signal, as `TERM`.
+        name: String,
+        /// Whether a core was dumped.
+        core_dumped: bool,
+        /// What else is known, in the guest's words.
+        message: String,
+    },
     /// It could not be run or watched to its end; the kubelet's words.
     Failed(String),
 }

@@ -55,6 +55,35 @@ fn parse_raw(bytes: &[u8]) -> Option<Size> {
     })
 }
 
+/// Reads sizes where text is for nothing else.
+#[derive(Debug, Default)]
+pub struct SizeReader(BytesMut);
+
+impl SizeReader {
+    /// # Errors
+    /// A text message that is no size.
+    pub(super) fn take(&mut self, piece: Piece) -> Result<Option<Input>, &'static str> {
+        if !piece.text {
+            return Ok((!piece.payload.is_empty()).then_some(Input::Data(piece.payload)));
+        }
+        if piece.first {
+            self.0.clear();
+        }
+        if self.0.len() + piece.payload.len() > LONGEST {
+            return Err(NO_SIZE);
+        }
+        self.0.extend_from_slice(&piece.payload);
+        if !piece.last {
+            return Ok(None);
+        }
+        let size = parse_raw(&self.0).filter(|size| size.cols > 0 && size.rows > 0);
+        size.map(|size| Some(Input::Resize(size))).ok_or(NO_SIZE)
+    }
+}
+
+const NO_SIZE: &str =
+    "after the first message, text must be {\"type\":\"resize\",\"cols\":80,\"rows\":24}";
+
 /// Tells sizes from bytes in the text messages of raw modes.
 #[derive(Debug, Default)]
 pub(super) struct TextGate {
@@ -124,6 +153,29 @@ mod tests {
 
     fn data(text: &str) -> Input {
         Input::Data(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[test]
+    fn where_text_is_sizes_other_text_is_refused() {
+        let take = |text: bool, parts: &[&str]| {
+            let mut reader = SizeReader::default();
+            let taken = pieces(text, parts).into_iter().map(|p| reader.take(p));
+            taken.collect::<Vec<_>>()
+        };
+        let size = |cols, rows| Ok(Some(Input::Resize(Size { cols, rows })));
+        let whole = r#" {"type": "resize", "rows": 50, "cols": 200} "#;
+        assert_eq!(take(true, &[whole]), [size(200, 50)]);
+        let (head, tail) = whole.split_at(9);
+        assert_eq!(take(true, &[head, tail]), [Ok(None), size(200, 50)]);
+        assert_eq!(take(false, &[whole]), [Ok(Some(data(whole)))]);
+        for other in [
+            "ls",
+            r#"{"type":"ssh","user":"u","privateKey":"k"}"#,
+            r#"{"type":"resize","cols":0,"rows":1}"#,
+            &" ".repeat(200),
+        ] {
+            assert_eq!(take(true, &[other]), [Err(NO_SIZE)], "{other}");
+        }
     }
 
     #[test]
