@@ -5,6 +5,7 @@ mod cases;
 mod display;
 mod ports;
 mod table;
+mod terminal;
 mod world;
 
 use apiserver_generic::admission::NamespacePhase;
