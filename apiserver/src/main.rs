@@ -10,7 +10,7 @@ use workspaces_apiserver::{options::Options, run, streams::ssh::secret};
 use zeroizing_alloc::ZeroAlloc;
 
 /// Users' private keys pass through buffers of the TLS and HTTP layers, which do not wipe what they
-/// free (docs/adr/0010-private-keys.md).
+/// free (docs/adr/0007-private-keys.md).
 #[global_allocator]
 static WIPING: ZeroAlloc<System> = ZeroAlloc(System);
 

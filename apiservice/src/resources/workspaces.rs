@@ -158,6 +158,10 @@ fn set_host_keys(object: &mut Object, keys: Option<Value>) {
             None => return,
         },
     };
+    // `status: null` clears the status and not the keys; what is no object is refused by validation.
+    if status.is_null() && keys.is_some() {
+        *status = json!({});
+    }
     match (status.as_object_mut(), keys) {
         (Some(status), Some(keys)) => status.insert("ssh".to_owned(), keys),
         (Some(status), None) => status.remove("ssh"),
