@@ -151,12 +151,13 @@ impl Index {
     ) -> Result<(), StorageError> {
         let (sessions, revision) = list(storage).await?;
         *self.sessions.write() = sessions;
+        // Before anybody is told, so that a claim that begins to listen in between looks by itself.
+        self.progress.set(revision);
         for key in holders.keys() {
             let stored = self.get(&key);
             let object = stored.as_ref().map(|seen| &seen.stored.object);
             holders.changed(&key, object, revision);
         }
-        self.progress.set(revision);
         let mut changes = storage.watch(revision).await?;
         while let Some(change) = changes.next().await {
             self.apply(change?, holders);
@@ -168,8 +169,10 @@ impl Index {
         let revision = match change {
             Change::Put(stored) => {
                 let (key, revision) = (stored.key.clone(), stored.revision);
-                holders.changed(&key, Some(&stored.object), revision);
-                self.sessions.write().insert(key, Seen::new(stored));
+                let object = stored.object.clone();
+                // First seen, then told: who begins to listen in between finds it in the index.
+                self.sessions.write().insert(key.clone(), Seen::new(stored));
+                holders.changed(&key, Some(&object), revision);
                 revision
             }
             Change::Deleted(stored) => {

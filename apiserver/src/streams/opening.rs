@@ -188,6 +188,12 @@ impl Connect for Handler {
     async fn connect(&self, call: Call) -> Result<Response<Body>, ApiError> {
         let started = Instant::now();
         let (asked, upgrade) = Asked::read(call);
+        // What was authorized is the method's verb: a POST never showed that its caller may `get`.
+        if asked.method != Method::GET {
+            return Err(ApiError::bad_request(
+                "upgrade required: connect with a GET that upgrades to websocket",
+            ));
+        }
         if !asked.headers.contains_key(header::UPGRADE) {
             return self.facts(&asked).await;
         }
@@ -235,11 +241,6 @@ impl Handler {
 
     /// Who holds the stream. Asking for a stream by other means is refused.
     async fn facts(&self, asked: &Asked) -> Result<Response<Body>, ApiError> {
-        if asked.method != Method::GET {
-            return Err(ApiError::bad_request(
-                "upgrade required: connect with a GET that upgrades to websocket",
-            ));
-        }
         let mode = (self.choose)(asked)?;
         let Streams {
             finder, sessions, ..

@@ -102,8 +102,14 @@ impl Finder {
         tokio::time::timeout(CAUSE_LIMIT, searching).await.ok()
     }
 
-    /// The same from what is there at this moment.
+    /// The same from what is there at this moment, within the same second: a control plane that
+    /// does not answer must not hold up the end of a stream.
     pub async fn cause_now(&self, before: &Workspace, target: &Target) -> Option<CloseReason> {
+        let looking = self.cause_unhurried(before, target);
+        tokio::time::timeout(CAUSE_LIMIT, looking).await.ok()?
+    }
+
+    async fn cause_unhurried(&self, before: &Workspace, target: &Target) -> Option<CloseReason> {
         match self.cause_beneath(before, target).await? {
             // The namespace controller deletes in no order: guests may go before workspaces.
             CloseReason::GuestGone | CloseReason::PodGone
@@ -115,9 +121,11 @@ impl Finder {
         }
     }
 
-    /// Whether the workspace is deleted or about to be, alone or with its namespace.
+    /// Whether the workspace is known, within a second, to be deleted or about to be, alone or with
+    /// its namespace.
     pub async fn is_deleted(&self, before: &Workspace) -> bool {
-        let Ok(now) = self.stored(&before.namespace, &before.name).await else {
+        let looking = self.stored(&before.namespace, &before.name);
+        let Ok(Ok(now)) = tokio::time::timeout(CAUSE_LIMIT, looking).await else {
             return false;
         };
         let lives = now.is_some_and(|now| now.uid == before.uid && !now.deleting);

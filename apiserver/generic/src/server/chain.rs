@@ -121,7 +121,7 @@ impl Chain {
         let query = request.uri().query().unwrap_or_default();
         let labels = labels::labels(&self.rows, info, query, request.headers());
         let sub = labels::find(&self.rows, info).and_then(|(_, sub)| sub);
-        let long_running = labels::is_long_running(info, sub);
+        let long_running = labels::is_long_running(info, sub, request.headers());
         let kind = labels::kind(request.method());
         Held::begin(&self.metrics, labels, kind, long_running)
     }

@@ -20,9 +20,15 @@ pub(super) fn find<'r>(
     Some((row, row.subresource(&info.subresource)))
 }
 
-/// Whether a request lasts: a watch, or a subresource that streams.
-pub(super) fn is_long_running(info: &RequestInfo, found: Option<&Subresource>) -> bool {
-    info.is_resource && info.verb == "watch" || found.is_some_and(|sub| sub.streaming)
+/// Whether a request lasts: a watch, or an upgrade of a subresource that streams. The same
+/// subresource without an upgrade is a question like any other, with the limits of any other.
+pub(super) fn is_long_running(
+    info: &RequestInfo,
+    found: Option<&Subresource>,
+    headers: &HeaderMap,
+) -> bool {
+    let streams = || found.is_some_and(|sub| sub.streaming);
+    info.is_resource && info.verb == "watch" || headers.contains_key(header::UPGRADE) && streams()
 }
 
 /// Which limit it counts against.
@@ -97,14 +103,24 @@ mod tests {
     use super::*;
     use crate::test_rows::rows;
 
+    /// `UPGRADE` for the method is a GET that upgrades.
     fn of(line: &str) -> (String, bool) {
+        let mut headers = HeaderMap::new();
+        let line = line.strip_prefix("UPGRADE ").map_or_else(
+            || line.to_owned(),
+            |target| {
+                headers.insert(header::UPGRADE, http::HeaderValue::from_static("websocket"));
+                format!("GET {target}")
+            },
+        );
         let (method, uri) = line.split_once(' ').unwrap();
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
         let rows = rows();
         let query = uri.split_once('?').map_or("", |(_, q)| q);
-        let l = labels(&rows, &info, query, &HeaderMap::new());
-        let long = is_long_running(&info, find(&rows, &info).and_then(|(_, sub)| sub));
+        let l = labels(&rows, &info, query, &headers);
+        let sub = find(&rows, &info).and_then(|(_, sub)| sub);
+        let long = is_long_running(&info, sub, &headers);
         let text = [l.verb, l.resource, l.subresource, l.scope, l.dry_run].join(" ");
         (text, long)
     }
@@ -117,7 +133,17 @@ mod tests {
             ("GET {}", "LIST robots  namespace ", false),
             ("GET {}?watch=1", "WATCH robots  namespace ", true),
             ("POST {}?dryRun=All", "POST robots  resource All", false),
-            ("GET {}/r/console", "CONNECT robots console resource ", true),
+            (
+                "GET {}/r/console",
+                "CONNECT robots console resource ",
+                false,
+            ),
+            (
+                "UPGRADE {}/r/console",
+                "CONNECT robots console resource ",
+                true,
+            ),
+            ("UPGRADE {}/r", "GET robots  resource ", false),
             ("PUT {}/r/status", "PUT robots status resource ", false),
             ("GET {}/r/secret", "GET robots  resource ", false),
             (

@@ -88,6 +88,17 @@ async fn reading_everything_opens_nothing() {
             .unwrap()
             .contains("upgrade required")
     );
+    // Only a GET shows that its caller may `get`, be it an upgrade or not.
+    let upgrade = [
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    for (method, expected) in [("POST", 400), ("PUT", 403), ("DELETE", 403)] {
+        let (code, _) = world.request_with(method, "demo/console", &upgrade).await;
+        assert_eq!(code, expected, "{method}");
+    }
     let unknown = [("sec-websocket-protocol", "foo")];
     assert_eq!(world.connect(&unknown, "").await.unwrap_err().0, 400);
     assert!(world.nothing_dialled());

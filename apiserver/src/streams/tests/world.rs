@@ -641,11 +641,24 @@ impl World {
 
     /// A plain request for what follows `workspaces/`.
     pub(super) async fn request(&self, method: &str, path: &str) -> (u16, Vec<u8>) {
+        self.request_with(method, path, &[]).await
+    }
+
+    /// The same with more headers.
+    pub(super) async fn request_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> (u16, Vec<u8>) {
         let io = TokioIo::new(TcpStream::connect(self.address).await.unwrap());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
         let uri = format!("{WORKSPACES}/{path}");
-        let request = Request::builder().method(method).uri(uri);
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         let request = request.header("host", "x").body(full("")).unwrap();
         let response = sender.send_request(request).await.unwrap();
         let status = response.status().as_u16();
