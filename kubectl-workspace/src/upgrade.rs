@@ -30,9 +30,9 @@ pub type Stream = WebSocketStream<TokioIo<Upgraded>>;
 /// Why there is no stream.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The workspace is starting: ask again.
+    /// The workspace is starting, its guest does not listen yet, or the server is busy: ask again.
     #[error("{message}")]
-    Starting {
+    NotYet {
         /// In the server's words.
         message: String,
         /// When to ask again.
@@ -76,7 +76,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Opens `path` with the first of `protocols` that the server takes, and says which. While the workspace is starting
+/// Opens `path` with the first of `protocols` that the server takes, and says which. While it is told to come back
 /// it asks again, for as long as `timeout`, and says so once.
 pub async fn open_when_ready(
     cluster: &Cluster,
@@ -88,7 +88,7 @@ pub async fn open_when_ready(
     let mut said = String::new();
     loop {
         match open(cluster, path, protocols).await {
-            Err(OpenError::Starting {
+            Err(OpenError::NotYet {
                 message,
                 retry_after,
             }) if start.elapsed() + retry_after <= timeout => {
@@ -159,10 +159,10 @@ fn accepted(headers: &HeaderMap, key: &str, protocols: &[&str]) -> Result<String
     Ok(protocol.to_owned())
 }
 
-/// 400 with Retry-After is a workspace that starts, 409 with `SessionHeld` a stream that is held.
+/// 400 with Retry-After is a workspace that starts, 503 with it a guest or a server that does not answer yet, 409 with `SessionHeld` a stream that is held.
 fn classify(refusal: Refusal) -> OpenError {
     match (refusal.code, refusal.retry_after, holder(&refusal)) {
-        (400, Some(seconds), _) => OpenError::Starting {
+        (400 | 503, Some(seconds), _) => OpenError::NotYet {
             message: refusal.message,
             retry_after: Duration::from_secs(seconds.clamp(1, 10)),
         },
@@ -209,11 +209,14 @@ mod tests {
         for part in ["--takeover", "ann", "vnc", "since 2026-01-01T00:00:00Z"] {
             assert!(text.contains(part), "{text}");
         }
-        let starting = answer(400, Some(2), r#"{"message":"demo is starting"}"#);
-        assert!(
-            matches!(starting, OpenError::Starting { retry_after, .. } if retry_after == Duration::from_secs(2))
-        );
-        for (code, retry_after) in [(400, None), (409, None), (403, None), (503, Some(1))] {
+        for code in [400, 503] {
+            let later = answer(code, Some(2), r#"{"message":"demo is starting"}"#);
+            assert!(
+                matches!(later, OpenError::NotYet { retry_after, .. } if retry_after == Duration::from_secs(2)),
+                "{code}"
+            );
+        }
+        for (code, retry_after) in [(400, None), (409, None), (403, None), (503, None)] {
             let error = answer(code, retry_after, r#"{"message":"no"}"#);
             assert!(
                 matches!(&error, OpenError::Cluster(e) if e.code() == Some(code)),

@@ -39,7 +39,7 @@ pub enum Output {
 pub struct Console {
     /// NAME or NAME/NAMESPACE
     pub workspace: Typed,
-    /// How long to wait for a workspace that is starting
+    /// How long to wait for a workspace that is starting, or a guest that does not answer yet
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time::parse)]
     pub timeout: Duration,
     /// End the session of whoever holds the console
@@ -79,7 +79,7 @@ pub struct Vnc {
     /// End the session of whoever holds the display
     #[arg(long, conflicts_with = "screenshot")]
     pub takeover: bool,
-    /// How long to wait for a workspace that is starting
+    /// How long to wait for a workspace that is starting, or a guest that does not answer yet
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time::parse)]
     pub timeout: Duration,
 }
@@ -117,7 +117,7 @@ pub struct Ssh {
     /// Accept the guest's new host key in place of the pinned one; needs update on workspaces
     #[arg(long)]
     pub accept_new_host_key: bool,
-    /// How long to wait for a workspace that is starting
+    /// How long to wait for a workspace that is starting, or a guest that does not answer yet
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time::parse)]
     pub timeout: Duration,
     #[command(flatten)]

@@ -18,8 +18,8 @@ with kubectl exec -i: it reads its commands to their end, and its errors come on
 A serial line has no end of input: the reading stays open. It has no size either: at a shell's
 prompt, --stty types this terminal's for you.
 
-A workspace that is starting is waited for. When the server shuts down, the command to come back
-is printed.
+A workspace that is starting is waited for, as is a guest that does not answer yet. When the
+server shuts down, the command to come back is printed.
 
 Exit codes: 0 the session ended in the ordinary way, 1 it did not or never began, 128 + N ended by
 signal N; for a container the exit code of its shell.
