@@ -109,6 +109,12 @@ pub struct WorkspacesOptions {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, overrides_with = "allow_undeclared_ports")]
     pub allow_undeclared_ports: bool,
 
+    /// Whether ports of guests are dialled over the pod network first
+    ///
+    /// Without it KubeVirt's portforward leads to them: for a server that is not on that network
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, overrides_with = "pod_network")]
+    pub pod_network: bool,
+
     /// A console or display on which nothing passes ends after this time; 0 means never
     #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = go_duration, overrides_with = "stream_idle_timeout")]
     pub stream_idle_timeout: Duration,

@@ -29,7 +29,7 @@ use crate::{
     stores::{Replica, Stores},
     streams::{
         self,
-        dial::tcp::PodNetwork,
+        dial::tcp::{NoPodNetwork, PodNetwork},
         files::{self, Files},
         limits::StreamLimits,
         metrics::StreamMetrics,
@@ -274,7 +274,10 @@ fn streams(
     let stored = stored.ok_or(RunError::Table("workspaces"))?;
     Ok(Streams::new(StreamDeps {
         client: client.clone(),
-        network: Arc::new(PodNetwork),
+        network: match workspaces.pod_network {
+            true => Arc::new(PodNetwork),
+            false => Arc::new(NoPodNetwork),
+        },
         workspaces: stored.storage.clone(),
         namespaces: namespaces.clone(),
         hosts: Arc::new(HostKeys::new(stored.registry.clone(), client.clone())),

@@ -197,6 +197,8 @@ impl Deployment {
                 .flag("service-name", SERVICE)
                 .flag("service-port", service_port.to_string())
                 .flag("register", "true")
+                // Pods have addresses that lead nowhere here: nothing is sent to them.
+                .flag("pod-network", "false")
                 .flag("audit-log-path", &audit_log)
                 .env("POD_NAMESPACE", NAMESPACE)
                 .env("POD_NAME", format!("server-{index}"))

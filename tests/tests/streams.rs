@@ -236,7 +236,10 @@ async fn x_02_through_kube_apiserver_reading_opens_nothing_and_creating_alone_ne
             "metadata": {"name": user}, "rules": rules});
         deployment.apply(&role.to_string()).await?;
         bind(&deployment, user, user).await?;
-        let client = deployment.plane().client_as(user, &[])?;
+        // Each answer counts, also a 503: kube's client would ask again by itself.
+        let mut config = deployment.plane().config_as(user, &[])?;
+        config.default_retry = false;
+        let client = Client::try_from(config)?;
         for name in STREAMS {
             let path = format!("{BASE}/{name}");
             let opened = match user {
@@ -248,6 +251,9 @@ async fn x_02_through_kube_apiserver_reading_opens_nothing_and_creating_alone_ne
                     assert_eq!(user, "both", "{name} was opened");
                     stream.close().await?;
                 }
+                // Nobody proves to be the SSH server of a machine without a guest.
+                Opened::Refused(StatusCode::SERVICE_UNAVAILABLE, _)
+                    if user == "both" && name.starts_with("ssh") => {}
                 Opened::Refused(code, status) => {
                     assert!(user != "both", "{name}: {status}");
                     assert_eq!(code, StatusCode::FORBIDDEN, "{user} {name}: {status}");

@@ -113,6 +113,25 @@ impl Network for PodNetwork {
     }
 }
 
+/// Nothing of it is ours: no packet leaves for a pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPodNetwork;
+
+#[async_trait]
+impl Network for NoPodNetwork {
+    async fn connect(
+        &self,
+        addresses: &[SocketAddr],
+        _: Duration,
+    ) -> Result<Box<dyn Connection>, DialError> {
+        Err(DialError {
+            address: addresses[0],
+            failure: Failure::Unreachable,
+            words: "this server is not on the pod network (--pod-network=false)".to_owned(),
+        })
+    }
+}
+
 /// Small writes go out at once, and a guest that is gone without a word is noticed.
 fn prepare(stream: &TcpStream) {
     let socket = SockRef::from(stream);

@@ -110,6 +110,8 @@ fn command(program: &Path, kubeconfig: &Path, address: &str) -> CommandLine {
         .flag("service-name", NAME)
         .flag("certificates", "self-managed")
         .flag("register", "true")
+        // The machine has no route to pods.
+        .flag("pod-network", "false")
         .flag("audit-log-path", "-")
         .flag("replica", "host")
 }
