@@ -11,7 +11,7 @@ use apiservice::v1alpha1::GROUP;
 
 use super::{
     close::CloseReason,
-    resolve::{Found, Kind, Machine, Target, Workspace, cause, fetch::Fetch},
+    resolve::{Found, Kind, Machine, Target, Workspace, cause, features, fetch::Fetch},
 };
 
 /// How long and how often the cause of an end is looked for.
@@ -70,6 +70,21 @@ impl Finder {
         machine: &Machine,
     ) -> Result<Object, ApiError> {
         self.fetch.launcher(workspace, machine).await
+    }
+
+    /// The address that KubeVirt would dial for this machine at this moment.
+    ///
+    /// # Errors
+    /// The cluster did not answer.
+    pub async fn reported_address(
+        &self,
+        workspace: &Workspace,
+        machine: &Machine,
+    ) -> Result<Option<String>, ApiError> {
+        let instance = self.fetch.instance(&workspace.namespace, &machine.name);
+        let instance = instance.await?;
+        let same = instance.filter(|vmi| vmi.uid() == Some(&machine.uid));
+        Ok(same.and_then(|vmi| features(&vmi).reported_address))
     }
 
     /// Looks everything up again: the stream must lead where it was authorized to.

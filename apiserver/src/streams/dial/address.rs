@@ -25,7 +25,7 @@ pub enum Refused {
         what: &'static str,
     },
     /// It has none.
-    #[error("its pod has no address yet; try again in a moment")]
+    #[error("its pod has no address yet")]
     Nothing,
 }
 

@@ -8,7 +8,10 @@
 pub mod address;
 pub mod tcp;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use apiserver_generic::{ApiError, Reason};
 use apiservice::v1alpha1::GROUP;
@@ -17,7 +20,7 @@ use self::tcp::{DialError, Failure};
 use super::{
     mode::Dialling,
     relay::Upstream,
-    resolve::{Container, Machine, Target, Workspace},
+    resolve::{Container, Machine, Target, Unresolved, Workspace},
     upstream::{self, Address},
     wire::UpstreamWire,
 };
@@ -45,7 +48,12 @@ async fn guest(
 ) -> Result<Upstream, ApiError> {
     let workspace = dialling.workspace;
     let pod = dialling.finder.launcher(workspace, machine).await?;
-    let refused = |refused: address::Refused| conflict(dialling, &refused.to_string());
+    let refused = |refused: address::Refused| match refused {
+        address::Refused::Nothing => {
+            Unresolved::Starting(refused.to_string()).into_error(&workspace.name)
+        }
+        refused => conflict(dialling, &refused.to_string()),
+    };
     let addresses = address::of_pod(&pod).map_err(refused)?;
     let reported = dialling.found.features.reported_address.as_deref();
     let other_way = address::is_one_of(reported, &addresses);
@@ -56,29 +64,52 @@ async fn guest(
     let limit = if other_way { FIRST } else { LIMIT };
     match dialling.network.connect(&sockets, limit).await {
         Ok(io) => Ok(Upstream::Bytes(io, None)),
-        Err(error) if other_way => through_kubevirt(dialling, machine, port, &error).await,
+        Err(error) if other_way => {
+            through_kubevirt(dialling, machine, (port, &addresses), &error).await
+        }
         Err(error) => Err(unreached(&error)),
     }
 }
 
 /// The other way. A refusal on the first may have come from something in between, such as a policy
 /// that rejects; if it was the guest's, its words are the better ones.
+///
+/// KubeVirt dials what the guest reports at that moment, which the guest may change at any time: it
+/// is looked at right before and again before the first byte passes.
 async fn through_kubevirt(
     dialling: &Dialling<'_>,
     machine: &Machine,
-    port: u16,
+    (port, addresses): (u16, &[IpAddr]),
     error: &DialError,
 ) -> Result<Upstream, ApiError> {
     let Workspace {
         namespace, name, ..
     } = dialling.workspace;
     tracing::info!(%error, namespace, workspace = name, "trying KubeVirt's portforward");
+    if !leads_to(dialling, machine, addresses).await? {
+        return Err(unreached(error));
+    }
     let address = Address::guest_port(namespace, &machine.name, port);
     match upstream::dial(dialling.client, &address).await {
+        Ok(_) if !leads_to(dialling, machine, addresses).await? => Err(conflict(
+            dialling,
+            "the guest reports an address that is not its pod's, and KubeVirt is not asked to dial that",
+        )),
         Ok(dialled) => Ok(Upstream::frames(dialled.io, UpstreamWire::GuestPort)),
         Err(_) if error.failure == Failure::Refused => Err(unreached(error)),
         Err(other) => Err(other),
     }
+}
+
+/// Whether what KubeVirt dials for the machine is an address of its pod.
+async fn leads_to(
+    dialling: &Dialling<'_>,
+    machine: &Machine,
+    addresses: &[IpAddr],
+) -> Result<bool, ApiError> {
+    let (finder, workspace) = (dialling.finder, dialling.workspace);
+    let reported = finder.reported_address(workspace, machine).await?;
+    Ok(address::is_one_of(reported.as_deref(), addresses))
 }
 
 async fn pod(

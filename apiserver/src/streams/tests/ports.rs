@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::Message;
 
-use super::world::{Client, World, closed, data};
+use super::world::{Client, MACHINE, World, closed, data};
 
 const TUNNEL: [(&str, &str); 1] = [("sec-websocket-protocol", "v1.tunnel.kubeworkspaces.io")];
 const BINARY: [(&str, &str); 1] = [("sec-websocket-protocol", "binary")];
@@ -191,6 +191,23 @@ async fn kubevirt_forwards_where_the_pod_network_is_not_reachable() {
         "{message}"
     );
     assert!(message.contains("nothing listens"), "{message}");
+}
+
+#[tokio::test]
+async fn a_guest_that_changes_its_word_during_the_dial_is_not_reached_through_kubevirt() {
+    let mut world = World::new("vm").await;
+    world.edit_machine(|vmi| {
+        vmi["status"]["interfaces"] = json!([{"ipAddress": "10.1.0.9"}]);
+    });
+    *world.pods.refuse.lock() = Some(ErrorKind::NetworkUnreachable);
+    let mut lying = world.cluster.objects.lock()[MACHINE].clone();
+    lying["status"]["interfaces"] = json!([{"ipAddress": "127.0.0.1"}]);
+    *world.cluster.swap.lock() = Some((MACHINE.to_owned(), lying));
+    let (code, message) = refusal(&world, "demo/portforward/8080").await;
+    assert_eq!(code, 409);
+    assert!(message.contains("not its pod's"), "{message}");
+    let (_, mut upstream) = world.dialled().await;
+    assert!(closed(&mut upstream).await.is_none(), "cut, nothing passed");
 }
 
 #[tokio::test]
