@@ -215,9 +215,9 @@ impl Connect for Handler {
                     mode,
                     asked: &asked,
                 };
-                let reached = attempt.reach().await?;
+                let reached = attempt.reach(permit).await?;
                 let streams = &self.streams;
-                let accepted = attempt.accepted(reached, permit, upgrade, &opening, started)?;
+                let accepted = attempt.accepted(reached, upgrade, &opening, started)?;
                 streams.tasks.spawn(accepted.run(Caller::of(asked)));
                 Ok(handshake::accept(&opening))
             }
@@ -273,8 +273,9 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Resolves, claims, dials and looks again.
-    async fn reach(&self) -> Result<Reached, ApiError> {
+    /// Resolves, claims, dials and looks again. The room that was given goes with the dial, which
+    /// may outlive its caller.
+    async fn reach(&self, permit: Permit) -> Result<Reached, ApiError> {
         let Self {
             streams,
             mode,
@@ -299,6 +300,7 @@ impl Attempt<'_> {
             found,
             wish,
             held,
+            permit,
             takeover: asked.takeover,
         };
         line.reach(streams.means()).await
@@ -332,7 +334,8 @@ impl Attempt<'_> {
         sessions.take_over(wish, reach).await.map(Some)
     }
 
-    /// `delete` on the session, unless it is the caller's own or nobody's.
+    /// `delete` on the session, unless it is the caller's own or nobody's. Others who wait for one's
+    /// own are put aside by who may delete, and keep their place before who may not.
     async fn permit_takeover(&self, workspace: &Workspace) -> Result<Reach, ApiError> {
         let (asked, mode) = (self.asked, self.mode.session_mode());
         let sessions = &self.streams.sessions;
@@ -341,19 +344,24 @@ impl Attempt<'_> {
             .await?;
         let session = record::read(&facts);
         let spec = &session.spec;
-        let own = (&spec.user, &spec.user_uid) == (&asked.user.name, &asked.user.uid);
-        if own || !(session.status.in_use || spec.offered) {
+        let is_me = |name: &str, uid: &str| name == asked.user.name && uid == asked.user.uid;
+        let own = is_me(&spec.user, &spec.user_uid);
+        let waits = spec.successor.as_ref();
+        let others_wait = waits.is_some_and(|next| !is_me(&next.user, &next.user_uid));
+        if own && !others_wait || !(session.status.in_use || spec.offered) {
             return Ok(Reach::Own);
         }
         let delete = asked.delete_session(facts.name());
-        authorize(&*asked.authorizer, &asked.user, delete).await?;
-        Ok(Reach::Anybodys)
+        match authorize(&*asked.authorizer, &asked.user, delete).await {
+            Ok(_) => Ok(Reach::Anybodys),
+            Err(error) if own && error.reason == Reason::Forbidden => Ok(Reach::Own),
+            Err(error) => Err(error),
+        }
     }
 
     fn accepted(
         self,
         reached: Reached,
-        permit: Permit,
         upgrade: OnUpgrade,
         opening: &Opening,
         set_up: Instant,
@@ -383,7 +391,7 @@ impl Attempt<'_> {
             found: line.found,
             wish: line.wish,
             held: line.held,
-            permit,
+            permit: line.permit,
             mode,
             draining: asked.draining.clone(),
             watched: rechecks.watch(&asked.user, asked.permissions()),

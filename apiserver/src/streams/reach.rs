@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     dial::tcp::Network,
     mode::{Dialling, Mode},
+    permit::Permit,
     relay::{Pace, Upstream},
     resolve::{Found, Workspace},
     target::Finder,
@@ -40,6 +41,8 @@ pub(super) struct Line {
     pub(super) found: Found,
     pub(super) wish: Wish,
     pub(super) held: Option<Held>,
+    /// Counted against the limits for as long as anything of this lives.
+    pub(super) permit: Permit,
     pub(super) takeover: bool,
 }
 
@@ -144,6 +147,11 @@ impl Line {
             found: &self.found,
             takeover: self.takeover,
         };
+        // Who takes over has waited: the dial goes by a name, which may be somebody else's by now.
+        if self.takeover {
+            let same = means.finder.confirm(&self.workspace, &self.found.target);
+            same.await?;
+        }
         let upstream = self.mode.dial(&dialling).await?;
         let confirmed = means.finder.confirm(&self.workspace, &self.found.target);
         if let Err(error) = confirmed.await {
