@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
+use tokio::sync::Semaphore;
 
 use super::{
     mode::instead,
@@ -23,8 +24,10 @@ use super::{
 
 /// How long KubeVirt may take.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The longest picture: 8K, without any compression.
-const LONGEST: usize = 128 << 20;
+/// The longest picture: 4K without any compression.
+const LONGEST: usize = 32 << 20;
+/// How many are taken at once: with the longest ones, 128 MiB of the server's memory.
+const AT_ONCE: usize = 4;
 /// What every PNG begins with (W3C PNG §5.2).
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
@@ -34,13 +37,19 @@ const WHAT: &str = "screenshot of the machine";
 pub struct Screenshot {
     client: Client,
     finder: Finder,
+    room: Semaphore,
 }
 
 impl Screenshot {
     /// With what streams have.
     pub fn new(streams: &Streams) -> Self {
         let (client, finder) = streams.reach();
-        Self { client, finder }
+        let room = Semaphore::new(AT_ONCE);
+        Self {
+            client,
+            finder,
+            room,
+        }
     }
 }
 
@@ -49,6 +58,7 @@ impl Connect for Screenshot {
     async fn connect(&self, call: Call) -> Result<Response<Body>, ApiError> {
         let query = call.request.uri().query().unwrap_or_default();
         let move_cursor = move_cursor(query)?;
+        let _room = self.room.try_acquire().map_err(|_| busy())?;
         let finder = &self.finder;
         let workspace = finder
             .workspace(&call.info.namespace, &call.info.name)
@@ -119,6 +129,14 @@ fn check(kind: Option<&str>, body: &[u8]) -> Result<(), ApiError> {
             body.len()
         ))),
     }
+}
+
+fn busy() -> ApiError {
+    ApiError::new(
+        Reason::TooManyRequests,
+        format!("this server takes {AT_ONCE} screenshots at once; try again"),
+    )
+    .retry_after(1)
 }
 
 fn late() -> ApiError {
