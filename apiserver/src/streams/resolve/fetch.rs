@@ -21,6 +21,10 @@ const CREATED_BY: &str = "kubevirt.io/created-by";
 /// How long one look may take: no request's deadline bounds a stream's set-up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How many objects a page has, and how many pages are looked at.
+const PAGE: u32 = 500;
+const PAGES: u32 = 10;
+
 /// Finds machines and pods of workspaces.
 #[derive(Clone)]
 pub struct Fetch {
@@ -170,13 +174,28 @@ impl Fetch {
     }
 }
 
+/// All that bear the labels, page by page: anybody may set them, so the right one may come late.
 async fn labelled(api: &Api<DynamicObject>, selector: &str) -> Result<Vec<Object>, ApiError> {
-    let params = ListParams::default().labels(selector).limit(100);
-    match in_time(api.list(&params)).await? {
-        Ok(list) => Ok(list.items.into_iter().filter_map(object).collect()),
-        Err(error) if is_missing(&error) => Ok(Vec::new()),
-        Err(error) => Err(unavailable(error)),
+    let mut params = ListParams::default().labels(selector).limit(PAGE);
+    let mut found = Vec::new();
+    for _ in 0..PAGES {
+        let list = match in_time(api.list(&params)).await? {
+            Ok(list) => list,
+            Err(error) if is_missing(&error) => return Ok(found),
+            Err(error) => return Err(unavailable(error)),
+        };
+        found.extend(list.items.into_iter().filter_map(object));
+        params.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        if params.continue_token.is_none() {
+            return Ok(found);
+        }
     }
+    let seen = PAGES * PAGE;
+    tracing::warn!(
+        selector,
+        "more than {seen} objects bear these labels; the rest is not looked at"
+    );
+    Ok(found)
 }
 
 async fn get(api: &Api<DynamicObject>, name: &str) -> Result<Option<Object>, ApiError> {
