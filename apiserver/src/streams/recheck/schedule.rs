@@ -17,12 +17,15 @@ struct Due {
     again: Option<Instant>,
 }
 
-/// Rights by the time at which they are due, the urgent ones first.
+/// Rights by the time at which they are due: the urgent ones first, but never two of them in a row
+/// while another waits, so that who changes roles without end does not stop the checks of all others.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     due: HashMap<u64, Due>,
     urgent: BTreeSet<(Instant, u64)>,
     regular: BTreeSet<(Instant, u64)>,
+    /// The last turn was an urgent one's.
+    urgent_had_its_turn: bool,
 }
 
 impl Schedule {
@@ -66,10 +69,15 @@ impl Schedule {
         let first = |queue: &BTreeSet<(Instant, u64)>| queue.first().copied();
         let (urgent, regular) = (first(&self.urgent), first(&self.regular));
         let ripe = |entry: Option<(Instant, u64)>| entry.filter(|(at, _)| *at <= now);
-        let Some((_, id)) = ripe(urgent).or_else(|| ripe(regular)) else {
+        let turn = match self.urgent_had_its_turn {
+            true => ripe(regular).or_else(|| ripe(urgent)),
+            false => ripe(urgent).or_else(|| ripe(regular)),
+        };
+        let Some((_, id)) = turn else {
             let soonest = urgent.into_iter().chain(regular).map(|(at, _)| at).min();
             return Err(soonest);
         };
+        self.urgent_had_its_turn = self.due.get(&id).is_some_and(|due| due.urgent);
         let again = self.due.get(&id).and_then(|due| due.again);
         let next = match again.filter(|again| *again > now) {
             Some(again) => Due {
@@ -139,6 +147,23 @@ mod tests {
         assert_eq!(schedule.take(at(3_000), EVERY), Ok(70));
         assert_eq!(schedule.take(at(3_000), EVERY), Ok(2));
         assert_eq!(schedule.due[&70].at, at(33_000));
+    }
+
+    #[test]
+    fn changes_without_end_do_not_stop_the_checks_of_others() {
+        let mut schedule = Schedule::default();
+        let now = Instant::now();
+        for id in 0..4 {
+            schedule.insert(id, now);
+        }
+        let mut turns = Vec::new();
+        for _ in 0..4 {
+            for id in [2, 3] {
+                schedule.hurry(id, now, now);
+            }
+            turns.push(schedule.take(now, EVERY));
+        }
+        assert_eq!(turns, [Ok(2), Ok(0), Ok(2), Ok(1)]);
     }
 
     #[test]
