@@ -73,6 +73,7 @@ impl Drop for Reached {
 
 impl Line {
     async fn release(self) {
+        self.mode.abandon();
         if let Some(held) = self.held {
             held.release().await;
         }

@@ -116,6 +116,7 @@ impl Accepted {
                 "the stream ended before its upgrade"
             );
             upstream.end(options.pace).await;
+            mode.abandon();
             if let Some(held) = held {
                 held.release().await;
             }

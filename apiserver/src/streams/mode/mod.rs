@@ -114,6 +114,10 @@ pub trait Mode: Send + Sync + 'static {
         Ok(upstream)
     }
 
+    /// What was dialled is wanted no more, before [`Mode::greet`] took it: the mode lets go of what it
+    /// keeps. The name is still taken.
+    fn abandon(&self) {}
+
     /// The stream of this target has ended; the name is still taken.
     fn ended(&self, _found: &Found) {}
 }

@@ -114,6 +114,10 @@ impl Mode for SshTerminal {
         Ok(Upstream::gone())
     }
 
+    fn abandon(&self) {
+        drop(self.guest.lock().take());
+    }
+
     async fn greet(&self, client: &mut ClientSide, _: Upstream) -> Result<Upstream, CloseReason> {
         let guest = self.guest.lock().take();
         let guest = guest.ok_or(CloseReason::CutByUpstream)?;
