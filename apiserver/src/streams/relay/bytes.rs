@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     sync::{oneshot, watch},
@@ -16,8 +16,9 @@ use tokio::{
 use tokio_util::io::poll_read_buf;
 
 use super::{
-    leg::{FIRST_READ, QUEUE, READ_AHEAD},
+    leg::{FIRST_READ, READ_AHEAD},
     liveness::{Liveness, Pace, Rule, Verdict},
+    outbox::Outbox,
 };
 use crate::streams::wire::{Exit, Size};
 
@@ -45,8 +46,7 @@ pub(super) struct ByteLeg<IO> {
     io: IO,
     input: BytesMut,
     read_size: usize,
-    out: BytesMut,
-    unflushed: bool,
+    out: Outbox,
     writing: Writing,
     terminal: Option<Terminal>,
     liveness: Liveness,
@@ -58,8 +58,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
             io,
             input: BytesMut::new(),
             read_size: FIRST_READ,
-            out: BytesMut::new(),
-            unflushed: false,
+            out: Outbox::default(),
             writing: Writing::Open,
             terminal,
             liveness: Liveness::new(Rule::ProgressOnly, pace.no_progress),
@@ -67,12 +66,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.out.len() < QUEUE
+        self.out.has_room()
     }
 
     /// Whether everything that was given is on its way.
     pub(super) fn is_drained(&self) -> bool {
-        self.out.is_empty() && !self.unflushed && self.writing != Writing::Ending
+        self.out.is_empty() && self.writing != Writing::Ending
     }
 
     /// What there is; nothing is the end.
@@ -105,7 +104,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
 
     pub(super) fn data(&mut self, bytes: &[u8], now: Instant) {
         if self.writing == Writing::Open {
-            self.out.extend_from_slice(bytes);
+            self.out.bytes.extend_from_slice(bytes);
             self.liveness.queued(now);
         }
     }
@@ -125,24 +124,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
 
     /// Writes what waits; tells whether anything moved.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, now: Instant) -> io::Result<bool> {
-        let mut moved = false;
-        while !self.out.is_empty() {
-            match Pin::new(&mut self.io).poll_write(cx, &self.out) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => {
-                    self.out.advance(n);
-                    self.unflushed = true;
-                    moved = true;
-                    self.liveness.wrote(now, !self.out.is_empty());
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(moved),
-            }
-        }
-        if self.unflushed && Pin::new(&mut self.io).poll_flush(cx)?.is_ready() {
-            self.unflushed = false;
-        }
-        if self.writing == Writing::Ending && Pin::new(&mut self.io).poll_shutdown(cx)?.is_ready() {
+        let (io, liveness) = (&mut self.io, &mut self.liveness);
+        let mut moved = self.out.poll_write(io, liveness, cx, now)?;
+        if self.out.is_empty()
+            && self.writing == Writing::Ending
+            && Pin::new(&mut self.io).poll_shutdown(cx)?.is_ready()
+        {
             self.writing = Writing::Ended;
             moved = true;
         }
@@ -150,9 +137,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
     }
 
     pub(super) fn tick(&mut self, now: Instant) -> Verdict {
-        if self.out.is_empty() {
-            self.out = BytesMut::new();
-        }
+        self.out.shrink();
         if self.input.is_empty() {
             self.input = BytesMut::new();
             self.read_size = FIRST_READ;
@@ -164,7 +149,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
     /// it.
     pub(super) async fn close(&mut self, limit: Duration) {
         let rest = async {
-            self.io.write_all_buf(&mut self.out).await?;
+            self.out.flush(&mut self.io).await?;
             self.io.shutdown().await?;
             while self.terminal.is_some() && self.read_and_drop().await? > 0 {}
             io::Result::Ok(())

@@ -7,17 +7,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio_util::io::poll_read_buf;
 
-use super::liveness::{Liveness, Pace, Rule, Verdict};
+use super::{
+    liveness::{Liveness, Pace, Rule, Verdict},
+    outbox::Outbox,
+};
 use crate::streams::frame::{Decoder, Event, Masks, Opcode, Peer, Violation, encode, encode_close};
 
 /// The most that is read ahead, so that both buffers of a direction stay within 64 KiB.
 pub(super) const READ_AHEAD: usize = 16 * 1024;
-/// The most that waits to be written before the other side is no longer read.
-pub(super) const QUEUE: usize = 48 * 1024;
 /// Where reading begins: an idle stream holds no more than this.
 pub(super) const FIRST_READ: usize = 1024;
 
@@ -27,8 +28,7 @@ pub(super) struct Leg<IO> {
     io: IO,
     decoder: Decoder,
     read_size: usize,
-    out: BytesMut,
-    unflushed: bool,
+    out: Outbox,
     /// The newest ping that was not answered yet; older ones need no answer (RFC 6455 §5.5.3).
     pong: Option<Bytes>,
     /// Only clients mask, and towards upstreams we are one.
@@ -61,8 +61,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
             io,
             decoder: Decoder::new(peer),
             read_size: FIRST_READ,
-            out: BytesMut::new(),
-            unflushed: false,
+            out: Outbox::default(),
             pong: None,
             masks,
             pongs: false,
@@ -72,12 +71,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
 
     /// Whether more may be queued.
     pub(super) fn has_room(&self) -> bool {
-        self.out.len() < QUEUE
+        self.out.has_room()
     }
 
     /// Whether everything that was queued is on its way.
     pub(super) fn is_drained(&self) -> bool {
-        self.out.is_empty() && !self.unflushed
+        self.out.is_empty()
     }
 
     /// The next event of what was read.
@@ -107,24 +106,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
         if let Some(ping) = self.has_room().then(|| self.pong.take()).flatten() {
             self.frame(Opcode::Pong, &[&ping])?;
         }
-        let mut moved = false;
-        while !self.out.is_empty() {
-            match Pin::new(&mut self.io).poll_write(cx, &self.out) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => {
-                    self.out.advance(n);
-                    self.unflushed = true;
-                    moved = true;
-                    self.liveness.wrote(now, !self.out.is_empty());
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(moved),
-            }
-        }
-        if self.unflushed && Pin::new(&mut self.io).poll_flush(cx)?.is_ready() {
-            self.unflushed = false;
-        }
-        Ok(moved)
+        let (io, liveness) = (&mut self.io, &mut self.liveness);
+        self.out.poll_write(io, liveness, cx, now)
     }
 
     /// Queues a data message.
@@ -159,9 +142,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
             *self.decoder.buffer() = BytesMut::new();
             self.read_size = FIRST_READ;
         }
-        if self.out.is_empty() {
-            self.out = BytesMut::new();
-        }
+        self.out.shrink();
         Ok(verdict)
     }
 
@@ -193,13 +174,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
             self.frame(Opcode::Pong, &[&ping])?;
         }
         let mask = self.mask()?;
-        encode_close(&mut self.out, mask, code, reason);
+        encode_close(&mut self.out.bytes, mask, code, reason);
         Ok(())
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        self.io.write_all_buf(&mut self.out).await?;
-        self.io.flush().await
+        self.out.flush(&mut self.io).await
     }
 
     /// Reads and drops until the peer's close, its end, or nonsense.
@@ -219,7 +199,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
 
     fn frame(&mut self, opcode: Opcode, parts: &[&[u8]]) -> io::Result<()> {
         let mask = self.mask()?;
-        encode(&mut self.out, opcode, mask, parts);
+        encode(&mut self.out.bytes, opcode, mask, parts);
         Ok(())
     }
 

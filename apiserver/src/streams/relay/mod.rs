@@ -12,6 +12,7 @@ mod bytes;
 mod duplex;
 mod leg;
 mod liveness;
+mod outbox;
 mod plain;
 mod rfb;
 #[cfg(test)]
