@@ -3,6 +3,7 @@
 //! ```text
 //! .state/
 //!   kubeconfig        the administrator's, mode 0600
+//!   profile           how the programs in the cluster were compiled, if hack/up was told
 //!   existing.json     with a cluster that exists: where its kubeconfig is
 //!   lock, root.lock   held by the command that is changing the cluster, and by its part that runs as root
 //!   bin/              kubectl, kubectl-workspace and kubectl_complete-workspace, for PATH
@@ -101,6 +102,11 @@ impl State {
     /// Which cluster that exists hack/up was told of, if it was.
     pub fn existing(&self) -> PathBuf {
         self.root.join("existing.json")
+    }
+
+    /// How the programs in the cluster were compiled.
+    pub fn profile(&self) -> PathBuf {
+        self.root.join("profile")
     }
 
     /// Programs for the PATH of people: kubectl, kubectl-workspace, and what kubectl completes it by.

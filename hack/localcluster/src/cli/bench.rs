@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use localcluster::harness::STATE_VARIABLE;
 use localcluster::state::State;
+use localcluster::steps::compile::Profile;
 use serde_json::Value;
 
 /// The package that holds them.
@@ -58,7 +59,7 @@ impl BenchArgs {
         let bench = find(&BENCHES, &name)?;
         let top = super::top();
         if bench.needs_cluster {
-            super::test::bring_up(&top, state)?;
+            super::test::bring_up(&top, state, Some(Profile::Release))?;
         }
         let mut last = None;
         for mut cargo in commands(bench, &args) {

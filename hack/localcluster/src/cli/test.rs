@@ -5,10 +5,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use localcluster::harness::STATE_VARIABLE;
 use localcluster::progress::seconds;
 use localcluster::state::State;
+use localcluster::steps::compile::Profile;
 
 use super::suites::{Run, Suite, TestTarget};
 
@@ -79,7 +80,8 @@ impl TestArgs {
             return Ok(Verdict::Nothing);
         }
         if suite.needs_cluster() {
-            bring_up(top, state)?;
+            let profile = profile(state, self.long);
+            bring_up(top, state, profile)?;
         }
         let passed = runs
             .iter()
@@ -131,10 +133,22 @@ fn run_one(run: &Run, top: &Path, state: &State, long: bool) -> anyhow::Result<b
         .success())
 }
 
+/// Tests against a cluster of their own use the programs that the suites before them have compiled; one that is up is
+/// tested as it is.
+fn profile(state: &State, long: bool) -> Option<Profile> {
+    match (long, state.kubeconfig().exists()) {
+        (true, _) => Some(Profile::Release),
+        (false, true) => None,
+        (false, false) => Some(Profile::Debug),
+    }
+}
+
 /// A second `up` is quick, so it is simply run: what it says is what the reader needs to know.
-pub(super) fn bring_up(top: &Path, state: &State) -> anyhow::Result<()> {
+pub(super) fn bring_up(top: &Path, state: &State, profile: Option<Profile>) -> anyhow::Result<()> {
     let mut up = Command::new(top.join("hack/up"));
+    let profile = profile.and_then(|profile| profile.to_possible_value());
     let status = up
+        .args(profile.map(|profile| format!("--profile={}", profile.get_name())))
         .env(STATE_VARIABLE, state.root())
         .current_dir(top)
         .status()
@@ -186,6 +200,16 @@ pub(super) fn targets_of_kind(metadata: &serde_json::Value, kind: &str) -> Vec<T
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cluster_for_a_quick_run_is_made_of_what_is_compiled_already() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = State::at(temp.path());
+        assert_eq!(profile(&state, false), Some(Profile::Debug));
+        std::fs::write(state.kubeconfig(), "").unwrap();
+        assert_eq!(profile(&state, false), None);
+        assert_eq!(profile(&state, true), Some(Profile::Release));
+    }
 
     #[test]
     fn test_files_are_found_with_their_packages() {

@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use localcluster::assets::Places;
 use localcluster::harness::STATE_VARIABLE;
 use localcluster::node::namespaces::Namespaces;
 use localcluster::proc::Ledger;
 use localcluster::root;
 use localcluster::state::State;
+use localcluster::steps::compile::Profile;
 use localcluster::steps::existing::Existing;
 use localcluster::steps::{self, Context, Target};
 
@@ -33,6 +34,9 @@ pub(crate) struct UpArgs {
     /// With --kubeconfig: the repository to which our image is pushed (by skopeo) and from which that cluster pulls it
     #[arg(long, value_name = "REPO", requires = "kubeconfig", value_parser = repository)]
     push: Option<String>,
+    /// How our programs are compiled [default: as in the cluster that is up, else release]
+    #[arg(long, value_enum)]
+    profile: Option<Profile>,
 }
 
 /// What `hack/down` is told.
@@ -53,15 +57,18 @@ pub(crate) struct DownArgs {
 
 impl UpArgs {
     pub(crate) async fn run(self, state: State) -> anyhow::Result<()> {
+        let asked = self.profile;
         let target = self.target()?;
         let _lock = state.lock()?;
         state.create()?;
         remember(&target, &state)?;
+        let profile = profile(asked, &state)?;
         let context = Context {
             top: super::top(),
             state,
             places: Places::from_env()?,
             target,
+            profile,
         };
         steps::run(&steps::list(&context.target), &context).await?;
         match &context.target {
@@ -76,6 +83,7 @@ impl UpArgs {
             dev,
             kubeconfig,
             push,
+            profile: _,
         } = self;
         Ok(match (dev, kubeconfig, push) {
             (false, Some(kubeconfig), Some(push)) => {
@@ -91,6 +99,22 @@ impl UpArgs {
             (false, ..) => Target::Local,
         })
     }
+}
+
+/// The profile that is asked for, else that of the programs in the cluster: a second run changes nothing.
+fn profile(asked: Option<Profile>, state: &State) -> anyhow::Result<Profile> {
+    let file = state.profile();
+    let name = |profile: Profile| {
+        let value = profile.to_possible_value();
+        value.map(|value| value.get_name().to_owned())
+    };
+    let Some(asked) = asked else {
+        let known = std::fs::read_to_string(&file).unwrap_or_default();
+        return Ok(Profile::from_str(known.trim(), false).unwrap_or_default());
+    };
+    std::fs::write(&file, name(asked).unwrap_or_default())
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(asked)
 }
 
 /// One state directory is for one cluster: its own, or one that exists.
@@ -273,11 +297,24 @@ mod tests {
     }
 
     #[test]
+    fn a_second_run_keeps_the_profile_of_the_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let state = State::at(temp.path());
+        let of = |asked| profile(asked, &state).unwrap();
+        assert_eq!(of(None), Profile::Release);
+        for asked in [Profile::Debug, Profile::Release] {
+            assert_eq!(of(Some(asked)), asked);
+            assert_eq!(of(None), asked);
+        }
+    }
+
+    #[test]
     fn a_kubeconfig_that_is_not_there_is_named() {
         let args = UpArgs {
             dev: false,
             kubeconfig: Some("/does/not/exist".into()),
             push: Some("r/x".into()),
+            profile: None,
         };
         assert!(
             args.target()
@@ -289,6 +326,7 @@ mod tests {
             dev: true,
             kubeconfig: None,
             push: None,
+            profile: None,
         };
         assert_eq!(args.target().unwrap(), Target::Dev);
     }

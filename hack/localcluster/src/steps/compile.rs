@@ -8,8 +8,10 @@ use async_trait::async_trait;
 
 use super::{Context, Found, Step, Target, programs::point};
 
-/// The packages whose programs go into images and onto PATH, and what writes the images.
-const PACKAGES: [&str; 3] = ["localvirt", "kubectl-workspace", "oci-archive"];
+/// The packages whose programs go into images and onto PATH.
+const PACKAGES: [&str; 2] = ["localvirt", "kubectl-workspace"];
+/// What writes the images: it compresses and digests gigabytes, for which a debug build is too slow.
+const ARCHIVER: &str = "oci-archive";
 /// The server's package and program.
 pub(super) const SERVER: &str = "workspaces-apiserver";
 /// What people find on PATH, and the program that it is. kubectl completes a plugin through an executable of the second
@@ -20,11 +22,12 @@ const FOR_PATH: [(&str, &str); 2] = [
 ];
 
 /// How much the compiler tries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Profile {
-    /// Small and quick programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Profile {
+    /// Small and quick programs
+    #[default]
     Release,
-    /// Quick builds.
+    /// Quick builds, with checks for overflow
     Debug,
 }
 
@@ -42,29 +45,37 @@ impl Step for Compile {
     }
 
     async fn run(&self, context: &Context) -> anyhow::Result<()> {
-        for (profile, packages) in builds(&context.target) {
+        for (profile, packages) in builds(&context.target, context.profile) {
             cargo(context, profile, &packages).await?;
         }
         context.state.create()?;
         for (name, is) in FOR_PATH {
             let link = context.state.bin().join(name);
-            point(&link, &program(is, Profile::Release)?)
+            point(&link, &program(is, context.profile)?)
                 .with_context(|| format!("cannot make {}", link.display()))?;
         }
         Ok(())
     }
 }
 
-/// What cargo is called for. One call as far as possible: it then compiles what it can at the same time.
-fn builds(target: &Target) -> Vec<(Profile, Vec<&'static str>)> {
-    let mut release = PACKAGES.to_vec();
-    match target {
-        Target::Dev => vec![(Profile::Release, release), (Profile::Debug, vec![SERVER])],
-        Target::Local | Target::Existing { .. } => {
-            release.push(SERVER);
-            vec![(Profile::Release, release)]
-        }
-    }
+/// What cargo is called for: one call for each profile, so that it compiles what it can at the same time.
+fn builds(target: &Target, profile: Profile) -> Vec<(Profile, Vec<&'static str>)> {
+    let server = match target {
+        // For quick rebuilds, whatever the rest is.
+        Target::Dev => Profile::Debug,
+        Target::Local | Target::Existing { .. } => profile,
+    };
+    let packages = PACKAGES.map(|package| (package, profile));
+    let all = packages
+        .into_iter()
+        .chain([(ARCHIVER, Profile::Release), (SERVER, server)]);
+    let of = |wanted| {
+        let those = all.clone().filter(move |(_, profile)| *profile == wanted);
+        (wanted, those.map(|(package, _)| package).collect())
+    };
+    let mut builds = vec![of(Profile::Release), of(Profile::Debug)];
+    builds.retain(|(_, packages): &(_, Vec<_>)| !packages.is_empty());
+    builds
 }
 
 /// Cargo shows its progress itself. That of a killed run goes on to its end, and this one waits for it.
@@ -113,15 +124,37 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_of_this_machine_is_a_debug_build() {
-        let server = |target: &Target| {
-            let all = builds(target);
-            all.iter()
-                .filter(|(_, packages)| packages.contains(&SERVER))
-                .map(|(profile, _)| *profile)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(server(&Target::Local), [Profile::Release]);
-        assert_eq!(server(&Target::Dev), [Profile::Debug]);
+    fn each_program_is_built_once_in_the_profile_that_is_asked_for() {
+        use Profile::{Debug, Release};
+        for (target, asked, release, debug) in [
+            (
+                Target::Local,
+                Release,
+                vec!["localvirt", "kubectl-workspace", ARCHIVER, SERVER],
+                vec![],
+            ),
+            (
+                Target::Local,
+                Debug,
+                vec![ARCHIVER],
+                vec!["localvirt", "kubectl-workspace", SERVER],
+            ),
+            (
+                Target::Dev,
+                Release,
+                vec!["localvirt", "kubectl-workspace", ARCHIVER],
+                vec![SERVER],
+            ),
+            (
+                Target::Dev,
+                Debug,
+                vec![ARCHIVER],
+                vec!["localvirt", "kubectl-workspace", SERVER],
+            ),
+        ] {
+            let mut want = vec![(Release, release), (Debug, debug)];
+            want.retain(|(_, packages)| !packages.is_empty());
+            assert_eq!(builds(&target, asked), want, "{target:?} {asked:?}");
+        }
     }
 }

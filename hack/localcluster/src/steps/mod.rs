@@ -7,7 +7,7 @@
 mod answers;
 mod catalog;
 mod checks;
-mod compile;
+pub mod compile;
 pub mod existing;
 mod host;
 pub mod images;
@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use async_trait::async_trait;
+
+use compile::Profile;
 
 use crate::assets::Places;
 use crate::progress::seconds;
@@ -57,6 +59,8 @@ pub struct Context {
     pub places: Places,
     /// What is wanted.
     pub target: Target,
+    /// How our programs are compiled.
+    pub profile: Profile,
 }
 
 impl Context {
@@ -211,6 +215,7 @@ mod tests {
             state: State::at("/state"),
             places: Places::new(None, Some("/cache".into()), None).unwrap(),
             target: Target::Local,
+            profile: Profile::Release,
         }
     }
 

@@ -76,9 +76,9 @@ async fn build(image: &Named, context: &Context) -> anyhow::Result<()> {
     command
         .args(["--pdeathsig", "KILL", "--"])
         .arg(&script)
-        .args(image.image.args(&archive, &image.name())?)
+        .args(image.image.args(&archive, &image.name(), context.profile)?)
         .env("OCI_ARCHIVE", program("oci-archive", Profile::Release)?)
-        .env("BINARIES", release_dir()?)
+        .env("BINARIES", programs(context)?)
         .env("TMPDIR", context.temporary("images")?)
         .current_dir(&context.top)
         .stdin(Stdio::null())
@@ -99,7 +99,7 @@ fn note(image: &Named, context: &Context) -> PathBuf {
     image.archive(context).with_extension("inputs")
 }
 
-fn release_dir() -> anyhow::Result<PathBuf> {
-    let any = program("localvirt", Profile::Release)?;
+fn programs(context: &Context) -> anyhow::Result<PathBuf> {
+    let any = program("localvirt", context.profile)?;
     Ok(any.parent().map(PathBuf::from).unwrap_or_default())
 }

@@ -103,6 +103,7 @@ fn is_loopback(repository: &str) -> bool {
 mod tests {
     use crate::assets::Places;
     use crate::state::State;
+    use crate::steps::compile::Profile;
 
     use super::*;
 
@@ -127,6 +128,7 @@ mod tests {
             state: State::at("/state"),
             places: Places::new(None, Some("/cache".into()), None).unwrap(),
             target: Target::Local,
+            profile: Profile::Release,
         };
         let image = Named {
             image: Image::Server,

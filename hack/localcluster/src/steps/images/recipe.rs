@@ -72,18 +72,19 @@ impl Image {
     }
 
     /// The script's words.
-    pub(super) fn args(self, archive: &Path, name: &str) -> anyhow::Result<Vec<OsString>> {
+    pub(super) fn args(
+        self,
+        archive: &Path,
+        name: &str,
+        profile: Profile,
+    ) -> anyhow::Result<Vec<OsString>> {
         let (archive, name) = (archive.as_os_str().to_owned(), OsString::from(name));
         Ok(match self {
-            Self::Server => vec![
-                program(SERVER, Profile::Release)?.into_os_string(),
-                archive,
-                name,
-            ],
+            Self::Server => vec![program(SERVER, profile)?.into_os_string(), archive, name],
             Self::Localvirt => vec![
                 archive,
                 name,
-                program("localvirt", Profile::Release)?.into_os_string(),
+                program("localvirt", profile)?.into_os_string(),
             ],
             Self::Launcher | Self::GuestTiny | Self::WorkspaceShell => vec![archive, name],
         })
@@ -91,12 +92,13 @@ impl Image {
 
     /// The files and directories that it is made of. Packages of Debian are not among them: their updates come with
     /// the next change, or after removing the archive.
-    fn inputs(self, top: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    fn inputs(self, context: &Context) -> anyhow::Result<Vec<PathBuf>> {
+        let (top, profile) = (&context.top, context.profile);
         let mut inputs = vec![top.join(self.script()), top.join(SHARED)];
-        let guest = |binary| anyhow::Ok([top.join(GUEST), program(binary, Profile::Release)?]);
+        let guest = |binary| anyhow::Ok([top.join(GUEST), program(binary, profile)?]);
         match self {
-            Self::Server => inputs.push(program(SERVER, Profile::Release)?),
-            Self::Localvirt => inputs.push(program("localvirt", Profile::Release)?),
+            Self::Server => inputs.push(program(SERVER, profile)?),
+            Self::Localvirt => inputs.push(program("localvirt", profile)?),
             Self::Launcher => inputs.extend(guest("launcher")?),
             Self::GuestTiny => {
                 inputs.extend(guest("guest-cloud-init")?);
@@ -152,7 +154,7 @@ impl Named {
 pub(in crate::steps) fn named(image: Image, context: &Context) -> anyhow::Result<Named> {
     let mut hash = digest::Context::new(&SHA256);
     hash.update(image.repository().as_bytes());
-    for path in image.inputs(&context.top)? {
+    for path in image.inputs(context)? {
         add(&mut hash, &path).with_context(|| format!("cannot read {}", path.display()))?;
     }
     let digest = hash.finish();
