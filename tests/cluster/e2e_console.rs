@@ -141,10 +141,22 @@ async fn a_guest_that_dies_or_is_stopped_says_so_to_its_console() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_containers_console_is_a_shell_with_resize_and_exit_status() -> Result<()> {
+async fn a_containers_console_and_a_scratch_ones_are_shells_with_resize_and_exit_status()
+-> Result<()> {
     let place = Place::new("shell").await?;
     place.container("box").await?;
+    place.scratch("pad").await?;
     let alice = place.editor("alice").await?;
+
+    // A scratch workspace's shell is in the pod of its Deployment.
+    let pad = place.path("pad", "console");
+    let mut shell = open(&alice, &pad, &V5).await?.stream()?;
+    shell.write("hostname; exit 4\n").await?;
+    shell.expect("\npad-", 20).await?;
+    shell.end(20).await?;
+    let status = shell.status.clone().context("no status on channel 3")?;
+    assert_eq!(status["details"]["causes"][0]["message"], "4", "{status}");
+
     let path = place.path("box", "console");
 
     let mut shell = open(&alice, &path, &V5).await?.stream()?;

@@ -1,109 +1,16 @@
 //! Displays, ports and native OpenSSH through the plugin, with a real guest, as an ordinary user.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use kubeworkspaces_tests::{deployment::binary, guests::Place};
+use kubeworkspaces_tests::{
+    deployment::binary,
+    desk::{Desk, PATIENCE, USER, ended, first_bytes, greeted, third_word},
+    picture::Picture,
+};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
-
-const USER: &str = "ann";
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A machine, a user who may edit its namespace, and that user's home with the guest's password.
-struct Desk {
-    place: Place,
-    home: tempfile::TempDir,
-}
-
-impl Desk {
-    async fn new() -> Result<Self> {
-        let place = Place::new("openssh").await?;
-        place.machine("demo").await?;
-        place.editor(USER).await?;
-        let desk = Self {
-            place,
-            home: tempfile::tempdir()?,
-        };
-        let askpass = desk.file("askpass");
-        std::fs::write(&askpass, "#!/bin/sh\necho guest\n")?;
-        std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755))?;
-        Ok(desk)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
-    fn surround(&self, command: &mut Command) {
-        command
-            .env("KUBECONFIG", self.place.cluster.state().kubeconfig())
-            .env("SSH_ASKPASS", self.file("askpass"))
-            .env("SSH_ASKPASS_REQUIRE", "force")
-            .current_dir(self.home.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-    }
-
-    /// The plugin as the user; flags stand before the command.
-    fn plugin(&self, args: &[&str]) -> Result<Command> {
-        let mut command = Command::new(binary("kubectl-workspace")?);
-        self.surround(&mut command);
-        command
-            .args(["--as", USER, "-n", &self.place.namespace])
-            .args(args);
-        Ok(command)
-    }
-
-    async fn run(&self, args: &[&str]) -> Result<Output> {
-        ended(self.plugin(args)?).await
-    }
-
-    async fn well(&self, args: &[&str]) -> Result<Output> {
-        let output = self.run(args).await?;
-        ensure!(output.status.success(), "{args:?}: {output:?}");
-        Ok(output)
-    }
-
-    /// A port forward, and the local address of its only port.
-    async fn forward(&self, port: &str) -> Result<(Child, String)> {
-        let mut child = self
-            .plugin(&["port-forward", "demo", port, "--address", "127.0.0.1"])?
-            .spawn()?;
-        let address = third_word(&mut child).await?;
-        Ok((child, address))
-    }
-}
-
-async fn ended(mut command: Command) -> Result<Output> {
-    Ok(tokio::time::timeout(PATIENCE, command.output()).await??)
-}
-
-/// `Forwarding from ADDRESS -> …`, `Listening on ADDRESS for …`.
-async fn third_word(child: &mut Child) -> Result<String> {
-    let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
-    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await??;
-    let line = line.context("it ended")?;
-    // the rest is read as long as the child lives, or it would wait for a reader
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    Ok(line.split(' ').nth(2).context(line.clone())?.to_owned())
-}
-
-async fn first_bytes(address: &str, count: usize) -> Result<Vec<u8>> {
-    let read = async {
-        let mut connection = TcpStream::connect(address).await?;
-        let mut bytes = vec![0; count];
-        connection.read_exact(&mut bytes).await?;
-        anyhow::Ok(bytes)
-    };
-    tokio::time::timeout(PATIENCE, read).await?
-}
+use tokio::process::Command;
 
 fn random(file: &Path) -> Result<Vec<u8>> {
     let mut bytes = vec![0; 1 << 20];
@@ -169,16 +76,7 @@ async fn ssh_scp_rsync_and_forwards_reach_a_real_guest() -> Result<()> {
     let _ssh = desk
         .plugin(&["ssh", "-N", "-L", &forward, "demo"])?
         .spawn()?;
-    let banner = async {
-        loop {
-            match first_bytes(&local.to_string(), 7).await {
-                Ok(bytes) => return bytes,
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
-        }
-    };
-    let banner = tokio::time::timeout(PATIENCE, banner).await?;
-    assert_eq!(banner, b"SSH-2.0");
+    greeted(&local.to_string(), b"SSH-2.0").await?;
     desk.place.end().await
 }
 
@@ -201,16 +99,21 @@ async fn p_12_a_new_root_disk_has_new_keys_without_a_warning() -> Result<()> {
 async fn ports_and_displays_reach_a_real_guest() -> Result<()> {
     let desk = Desk::new().await?;
     let (_forward, address) = desk.forward(":22").await?;
-    assert_eq!(first_bytes(&address, 7).await?, b"SSH-2.0");
+    greeted(&address, b"SSH-2.0").await?;
 
     desk.well(&["vnc", "demo", "--screenshot", "demo.png"])
         .await?;
-    assert!(std::fs::read(desk.file("demo.png"))?.starts_with(b"\x89PNG\r\n\x1a\n"));
+    let shot = Picture::of_png(&std::fs::read(desk.file("demo.png"))?)?;
     let mut proxy = desk.plugin(&["vnc", "demo", "--proxy-only"])?.spawn()?;
     let address = third_word(&mut proxy).await?;
     for _ in 0..2 {
         assert_eq!(first_bytes(&address, 8).await?, b"RFB 003.");
     }
+    let seen = Picture::of_display(TcpStream::connect(&address).await?).await?;
+    assert!(shot.colours() > 1, "the guest shows nothing");
+    // A cursor blinks on it.
+    let differing = shot.differing(&seen)?;
+    assert!(differing < 500, "{differing} points differ");
     desk.place.end().await
 }
 

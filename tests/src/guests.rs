@@ -95,7 +95,7 @@ impl Place {
             name,
             "vm",
             GUEST_IMAGE,
-            "resources: {limits: {cpu: '1', memory: 128Mi}}",
+            "resources: {limits: {cpu: '1', memory: 128Mi}}\n        ports: [{name: web, containerPort: 8080}]",
         )
         .await
     }
@@ -112,6 +112,15 @@ impl Place {
             "ports: [{containerPort: 8080}]",
         )
         .await
+    }
+
+    /// A scratch workspace, Ready.
+    ///
+    /// # Errors
+    /// When it does not become ready in two minutes.
+    pub async fn scratch(&self, name: &str) -> Result<()> {
+        let ports = "ports: [{containerPort: 8080}]";
+        self.workspace(name, "scratch", SHELL_IMAGE, ports).await
     }
 
     async fn workspace(&self, name: &str, kind: &str, image: &str, rest: &str) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Tests against a real control plane, a real node and real guests, and what they share.
 
 pub mod deployment;
+pub mod desk;
 pub mod direct;
 pub mod fight;
 pub mod fixtures;
@@ -10,6 +11,7 @@ pub mod machines;
 pub mod manifests;
 pub mod memory;
 pub mod own_cluster;
+pub mod picture;
 pub mod replicas;
 pub mod servers;
 pub mod sshd;

@@ -159,6 +159,14 @@ impl Stream {
         Ok(self.socket.send(Message::Binary(Bytes::from(data))).await?)
     }
 
+    /// Sends a text frame.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn write_text(&mut self, text: String) -> Result<()> {
+        Ok(self.socket.send(Message::Text(text.into())).await?)
+    }
+
     /// Reads until the text has been seen since the last call; gives all that came with it.
     ///
     /// # Errors
