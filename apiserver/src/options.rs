@@ -105,7 +105,7 @@ pub struct WorkspacesOptions {
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
 
-    /// Whether portforward reaches every port, and not only those that a workspace declares, and 22
+    /// Whether portforward and proxy reach every port, and not only those that a workspace declares (portforward: and 22)
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, overrides_with = "allow_undeclared_ports")]
     pub allow_undeclared_ports: bool,
 
@@ -126,6 +126,12 @@ pub struct WorkspacesOptions {
     /// How long open streams may go on while kube-apiserver cannot be asked whether they are allowed
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_duration, overrides_with = "authorization_grace")]
     pub authorization_grace: Duration,
+
+    /// How long an app behind workspaces/proxy may take to begin its answer; more is answered with 504
+    ///
+    /// While a request's body is on its way, the time begins anew with each piece
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_duration, overrides_with = "proxy_response_timeout")]
+    pub proxy_response_timeout: Duration,
 
     /// Streams that one user may have open on this replica; more are answered with 429
     #[arg(
@@ -203,6 +209,9 @@ impl WorkspacesOptions {
         if self.stream_max_duration.is_zero() {
             faults.push("--stream-max-duration must be longer than 0".to_owned());
         }
+        if self.proxy_response_timeout.is_zero() {
+            faults.push("--proxy-response-timeout must be longer than 0".to_owned());
+        }
         for (flag, zero) in [
             ("--max-streams-per-user", self.max_streams_per_user == 0),
             (
@@ -270,9 +279,10 @@ mod tests {
             "--max-stream-setups-per-user=0",
             "--max-streams-per-workspace=0",
             "--stream-max-duration=0s",
+            "--proxy-response-timeout=0s",
         ];
         let table: [(&[&str], usize); 7] = [
-            (&none, 4),
+            (&none, 5),
             (&[], 0),
             (&["--register=true"], 0),
             (&files, 0),

@@ -296,6 +296,7 @@ fn stream_options(workspaces: &WorkspacesOptions) -> StreamOptions {
     StreamOptions {
         allowed_origins: workspaces.allowed_origins.clone(),
         undeclared_ports: workspaces.allow_undeclared_ports,
+        proxy_answer: workspaces.proxy_response_timeout,
         idle_after: (!idle.is_zero()).then_some(idle),
         max_duration: workspaces.stream_max_duration,
         recheck: Times {

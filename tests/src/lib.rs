@@ -16,3 +16,4 @@ pub mod replicas;
 pub mod servers;
 pub mod sshd;
 pub mod stream;
+pub mod web_app;

@@ -6,7 +6,7 @@
 //! no device was ever held twice; [`Machines::fault`] makes streams fail; [`Machines::migrate`] moves a machine to a
 //! node of another name; [`Machines::end_guest`] ends one that nobody stopped.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser as _;
@@ -21,6 +21,7 @@ use localvirt::{
     api::{migration_resource, vmi_resource},
     checker::Checker,
     faults::ANNOTATION,
+    guestless::Guestless,
     options::Options,
     run::Localvirt,
 };
@@ -45,6 +46,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Machines {
     client: Client,
     checker: Checker,
+    guestless: Guestless,
     shutdown: CancellationToken,
 }
 
@@ -98,15 +100,17 @@ impl Machines {
             localvirt.address()?.port(),
             localvirt.authority_pem().to_owned(),
         );
-        let (client, checker, shutdown) = (
+        let (client, checker, guestless, shutdown) = (
             plane.client()?,
             localvirt.checker(),
+            localvirt.guestless(),
             CancellationToken::new(),
         );
         tokio::spawn(localvirt.run(shutdown.clone()));
         let machines = Self {
             client,
             checker,
+            guestless,
             shutdown,
         };
         let registration = Registration {
@@ -124,6 +128,11 @@ impl Machines {
     /// What watches that no console or display is held twice.
     pub fn checker(&self) -> &Checker {
         &self.checker
+    }
+
+    /// From now on a port of every machine leads to a server of the test's own.
+    pub fn serve(&self, port: u16, server: SocketAddr) {
+        self.guestless.serve(port, server);
     }
 
     /// Makes streams of a machine fail, those that are open too: `console=die`, `vnc=stall`, `portforward=reset:2s`;

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ApiError, Authorized, Authorizer, audit::Record, request::RequestInfo};
+use crate::{ApiError, Authorized, Authorizer, audit::Record, authn::Via, request::RequestInfo};
 
 /// Failure while a body is read or written.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,6 +30,8 @@ pub struct ClientAddress {
     pub peer: SocketAddr,
     /// The last element of `X-Forwarded-For`, kept only behind an authenticated front proxy.
     pub forwarded_for: Option<String>,
+    /// How its caller was recognized: by the front proxy's word, or straight at our port.
+    pub via: Via,
 }
 
 /// An authorized request.

@@ -15,6 +15,9 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
+/// Stands for what is no UTF-8.
+const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
+
 /// What the URL and the method say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo {
@@ -36,7 +39,7 @@ pub struct RequestInfo {
     pub subresource: String,
     /// Object name, else empty.
     pub name: String,
-    /// What follows the subresource in the path, decoded segment by segment.
+    /// What follows the subresource in the path, decoded segment by segment, as far as it is UTF-8.
     pub rest: Vec<String>,
     /// `fieldSelector` and `labelSelector` of list, watch and deletecollection, for the review.
     pub selectors: Selectors,
@@ -46,7 +49,7 @@ impl RequestInfo {
     /// Takes a request line apart.
     ///
     /// # Errors
-    /// 400 when the path's percent-encoding does not decode to UTF-8.
+    /// 400 when the path's percent-encoding does not decode, or what is ours in it not to UTF-8.
     pub fn parse(method: &Method, uri: &Uri) -> Result<Self, ApiError> {
         let raw: Vec<&str> = uri.path().trim_matches('/').split('/').collect();
         let parts = raw.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
@@ -59,7 +62,29 @@ impl RequestInfo {
             info.is_resource = true;
             info.take_resource(method, relative, uri.query().unwrap_or_default())?;
         }
+        info.check_encoding(uri.path())?;
         Ok(info)
+    }
+
+    /// What follows a subresource may be somebody else's, in an encoding of their own.
+    fn check_encoding(&self, path: &str) -> Result<(), ApiError> {
+        let ours = match self.is_resource {
+            false => vec![&self.path],
+            true => vec![
+                &self.group,
+                &self.version,
+                &self.namespace,
+                &self.resource,
+                &self.name,
+                &self.subresource,
+            ],
+        };
+        match ours.iter().any(|part| part.contains(UNREADABLE)) {
+            false => Ok(()),
+            true => Err(ApiError::bad_request(format!(
+                "the path {path:?} does not decode to UTF-8"
+            ))),
+        }
     }
 
     /// What RBAC is asked about it.
@@ -202,12 +227,8 @@ fn decode(segment: &str) -> Result<String, ApiError> {
             "the path {segment:?} has a % that is not followed by two hexadecimal digits"
         )));
     }
-    match percent_decode_str(segment).decode_utf8() {
-        Ok(text) => Ok(text.into_owned()),
-        Err(_) => Err(ApiError::bad_request(format!(
-            "the path {segment:?} does not decode to UTF-8"
-        ))),
-    }
+    let text = percent_decode_str(segment).decode_utf8_lossy();
+    Ok(text.into_owned())
 }
 
 fn well_formed(segment: &str) -> bool {

@@ -69,8 +69,19 @@ pub struct Subresource {
     pub kind: &'static str,
     /// What follows the name: nothing, one segment (`portforward/{port}`), or a path (`proxy/{path}`).
     pub rest: Rest,
-    /// Whether it upgrades to a stream, so that request timeouts do not apply.
-    pub streaming: bool,
+    /// Which of its requests last, so that limits of time and length do not apply.
+    pub streaming: Streaming,
+}
+
+/// Which requests of a subresource last as long as they like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streaming {
+    /// None: each is answered like any other.
+    Never,
+    /// Those that upgrade.
+    Upgrades,
+    /// All: what is asked and answered is somebody else's, as with `pods/proxy`.
+    Always,
 }
 
 /// What may follow a subresource's name in the path.

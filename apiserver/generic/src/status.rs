@@ -40,6 +40,8 @@ pub enum Reason {
     RequestHeaderFieldsTooLarge,
     /// 500: our fault.
     InternalError,
+    /// 502: what we passed a request on to gave no answer that can be passed back.
+    BadGateway,
     /// 503: something we need is away.
     ServiceUnavailable,
     /// 504: it took too long.
@@ -64,6 +66,7 @@ impl Reason {
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
             Self::RequestHeaderFieldsTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::BadGateway => StatusCode::BAD_GATEWAY,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -87,6 +90,7 @@ impl Reason {
             Self::TooManyRequests => "TooManyRequests",
             Self::RequestHeaderFieldsTooLarge => "RequestHeaderFieldsTooLarge",
             Self::InternalError => "InternalError",
+            Self::BadGateway => "BadGateway",
             Self::ServiceUnavailable => "ServiceUnavailable",
             Self::Timeout => "Timeout",
         }

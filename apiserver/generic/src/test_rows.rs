@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     Resource, Scope, Subresource, Verb,
-    resource::{Column, OptionsKind, Rest},
+    resource::{Column, OptionsKind, Rest, Streaming},
 };
 
 /// Namespaced robots with a status and a console, and cluster-wide boxes that can only be read.
@@ -25,21 +25,28 @@ pub(crate) fn rows() -> Vec<Resource> {
                 verbs: &[Verb::Get, Verb::Update, Verb::Patch],
                 kind: "Robot",
                 rest: Rest::None,
-                streaming: false,
+                streaming: Streaming::Never,
             },
             Subresource {
                 name: "console",
                 verbs: &[Verb::Get, Verb::Create],
                 kind: "Robot",
                 rest: Rest::None,
-                streaming: true,
+                streaming: Streaming::Upgrades,
+            },
+            Subresource {
+                name: "proxy",
+                verbs: &[Verb::Get, Verb::Update],
+                kind: "RobotProxyOptions",
+                rest: Rest::Path,
+                streaming: Streaming::Always,
             },
             Subresource {
                 name: "spin",
                 verbs: &[Verb::Create],
                 kind: "RobotSpinOptions",
                 rest: Rest::None,
-                streaming: false,
+                streaming: Streaming::Never,
             },
         ],
         options: vec![OptionsKind {

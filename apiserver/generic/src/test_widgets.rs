@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     Cause, Object, Resource, Scope, Strategy, Verb,
     registry::invalid,
-    resource::{Column, Rest, Subresource},
+    resource::{Column, Rest, Streaming, Subresource},
 };
 
 /// A kind with a spec, a status and one rule: `spec.size` is at most 9.
@@ -29,14 +29,14 @@ impl Widgets {
                     verbs: &[Verb::Get, Verb::Update, Verb::Patch],
                     kind: "Widget",
                     rest: Rest::None,
-                    streaming: false,
+                    streaming: Streaming::Never,
                 },
                 Subresource {
                     name: "port",
                     verbs: &[Verb::Get],
                     kind: "Widget",
                     rest: Rest::Segment,
-                    streaming: true,
+                    streaming: Streaming::Upgrades,
                 },
             ],
             options: Vec::new(),

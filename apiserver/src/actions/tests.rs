@@ -6,6 +6,7 @@ use apiserver_generic::{
     ApiError, Attributes, Authorizer, Body, Call, Connect, Key, Object, Registry, Strategy,
     UserInfo,
     audit::Record,
+    authn::Via,
     authz::{Decision, authorize},
     call::{ClientAddress, full},
     registry::{Parts, Writer},
@@ -183,6 +184,7 @@ impl World {
             client: ClientAddress {
                 peer: SocketAddr::from(([192, 0, 2, 7], 1)),
                 forwarded_for: None,
+                via: Via::Token,
             },
             authorizer,
             draining: CancellationToken::new(),

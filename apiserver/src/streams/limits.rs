@@ -91,12 +91,25 @@ impl StreamLimits {
         self.enter_at(user, Instant::now())
     }
 
+    /// The same for a request that is answered like any other: a page asks for many at once.
+    ///
+    /// # Errors
+    /// 429 with the time to wait.
+    pub fn enter_at_any_pace(&self, user: &str) -> Result<Place, ApiError> {
+        self.place(user)
+    }
+
     fn enter_at(&self, user: &str, now: Instant) -> Result<Place, ApiError> {
-        let mut counts = self.counts.lock();
-        if !counts.pace(user, f64::from(self.options.set_ups_per_second), now) {
-            drop(counts);
-            return Err(self.too_fast(user));
+        let per_second = f64::from(self.options.set_ups_per_second);
+        let allowed = self.counts.lock().pace(user, per_second, now);
+        match allowed {
+            true => self.place(user),
+            false => Err(self.too_fast(user)),
         }
+    }
+
+    fn place(&self, user: &str) -> Result<Place, ApiError> {
+        let mut counts = self.counts.lock();
         let open = counts.users.get(user).copied().unwrap_or(0);
         if open >= self.options.per_user {
             drop(counts);

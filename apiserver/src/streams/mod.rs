@@ -33,6 +33,7 @@ pub mod negotiate;
 pub mod opening;
 pub mod permit;
 pub mod ports;
+pub mod proxy;
 mod reach;
 pub mod recheck;
 pub mod relay;
@@ -52,6 +53,7 @@ use apiserver_generic::Connect;
 
 use mode::{Choose, console, portforward, vnc};
 use opening::{Handler, Streams};
+use proxy::Proxy;
 use screenshot::Screenshot;
 
 /// The handlers of all subresources of `workspaces` that lead to what runs, by name.
@@ -64,6 +66,7 @@ pub fn handlers(streams: &Streams) -> Vec<(&'static str, Arc<dyn Connect>)> {
         ("vnc", stream(vnc::choose())),
         ("ssh", stream(mode::ssh::choose(streams))),
         ("portforward", stream(portforward::choose(undeclared))),
+        ("proxy", Arc::new(Proxy::new(streams))),
         ("screenshot", Arc::new(Screenshot::new(streams))),
     ]
 }

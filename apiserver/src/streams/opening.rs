@@ -48,6 +48,8 @@ use crate::sessions::{
 pub struct StreamOptions {
     /// Origins whose web pages may open streams.
     pub allowed_origins: Vec<String>,
+    /// How long an app behind `proxy` may take to begin its answer, or to take what it was sent.
+    pub proxy_answer: Duration,
     /// Whether ports are forwarded that the workspace does not declare.
     pub undeclared_ports: bool,
     /// The end of a stream on which nothing passes; `None` is never.
@@ -64,6 +66,7 @@ impl Default for StreamOptions {
     fn default() -> Self {
         Self {
             allowed_origins: Vec::new(),
+            proxy_answer: Duration::from_secs(120),
             undeclared_ports: false,
             idle_after: Some(Duration::from_secs(6 * 3600)),
             max_duration: Duration::from_secs(24 * 3600),
@@ -106,16 +109,16 @@ pub struct StreamDeps {
 pub struct Streams {
     client: Client,
     network: Arc<dyn Network>,
-    finder: Finder,
-    followers: Followers,
+    pub(super) finder: Finder,
+    pub(super) followers: Followers,
     hosts: Arc<dyn Hosts>,
-    sessions: Sessions,
-    limits: StreamLimits,
-    gates: Gates,
-    rechecks: Rechecks,
-    metrics: StreamMetrics,
-    tasks: TaskTracker,
-    options: StreamOptions,
+    pub(super) sessions: Sessions,
+    pub(super) limits: StreamLimits,
+    pub(super) gates: Gates,
+    pub(super) rechecks: Rechecks,
+    pub(super) metrics: StreamMetrics,
+    pub(super) tasks: TaskTracker,
+    pub(super) options: StreamOptions,
 }
 
 impl Streams {
@@ -161,7 +164,8 @@ impl Streams {
         &self.options
     }
 
-    fn means(&self) -> Means {
+    /// What a dial needs.
+    pub(super) fn means(&self) -> Means {
         Means {
             client: self.client.clone(),
             network: self.network.clone(),
@@ -218,14 +222,15 @@ impl Connect for Handler {
                 let reached = attempt.reach(permit).await?;
                 let streams = &self.streams;
                 let accepted = attempt.accepted(reached, upgrade, &opening, started)?;
-                streams.tasks.spawn(accepted.run(Caller::of(asked)));
+                streams.tasks.spawn(accepted.run(Caller::of(&asked)));
                 Ok(handshake::accept(&opening))
             }
         }
     }
 }
 
-fn asking(asked: &Asked) -> Asking<'_> {
+/// What limits are asked about.
+pub(super) fn asking(asked: &Asked) -> Asking<'_> {
     Asking {
         user: &asked.user,
         namespace: &asked.namespace,
@@ -258,6 +263,36 @@ impl Handler {
     }
 }
 
+/// A server that ends begins nothing.
+///
+/// # Errors
+/// 503.
+pub(super) fn refuse_while_draining(asked: &Asked) -> Result<(), ApiError> {
+    match asked.draining.is_cancelled() {
+        false => Ok(()),
+        true => Err(ApiError::new(
+            Reason::ServiceUnavailable,
+            "this server is shutting down; connect again, another replica answers",
+        )
+        .retry_after(1)),
+    }
+}
+
+/// What sessions show of a stream.
+pub(super) fn wish(mode: &dyn Mode, asked: &Asked, workspace: &Workspace) -> Wish {
+    Wish {
+        namespace: workspace.namespace.clone(),
+        workspace: workspace.name.clone(),
+        workspace_uid: workspace.uid.clone(),
+        mode: mode.session_mode(),
+        port: mode.port(workspace),
+        user: asked.user.clone(),
+        client_address: asked.client_address.clone(),
+        audit_id: asked.audit_id.to_string(),
+        claim: Sessions::new_claim(),
+    }
+}
+
 fn json(value: &Value) -> Response<Body> {
     let mut response = Response::new(full(value.to_string()));
     let json = HeaderValue::from_static("application/json");
@@ -281,18 +316,12 @@ impl Attempt<'_> {
             mode,
             asked,
         } = self;
-        if asked.draining.is_cancelled() {
-            return Err(ApiError::new(
-                Reason::ServiceUnavailable,
-                "this server is shutting down; connect again, another replica answers",
-            )
-            .retry_after(1));
-        }
+        refuse_while_draining(asked)?;
         let finder = &streams.finder;
         let workspace = finder.workspace(&asked.namespace, &asked.name).await?;
         let found = finder.target(&workspace).await?;
         mode.check(&workspace, &found)?;
-        let wish = self.wish(&workspace);
+        let wish = wish(&**mode, asked, &workspace);
         let held = self.claim(&workspace, &wish).await?;
         let line = Line {
             mode: mode.clone(),
@@ -304,21 +333,6 @@ impl Attempt<'_> {
             takeover: asked.takeover,
         };
         line.reach(streams.means()).await
-    }
-
-    fn wish(&self, workspace: &Workspace) -> Wish {
-        let Self { mode, asked, .. } = self;
-        Wish {
-            namespace: workspace.namespace.clone(),
-            workspace: workspace.name.clone(),
-            workspace_uid: workspace.uid.clone(),
-            mode: mode.session_mode(),
-            port: mode.port(workspace),
-            user: asked.user.clone(),
-            client_address: asked.client_address.clone(),
-            audit_id: asked.audit_id.to_string(),
-            claim: Sessions::new_claim(),
-        }
     }
 
     /// The name of an exclusive stream; others need none.

@@ -70,6 +70,22 @@ impl Wanted {
 /// # Errors
 /// The port is not declared for TCP, and neither 22 nor let through by `undeclared`.
 pub fn find(wanted: &Wanted, declared: &[Port], undeclared: bool) -> Result<u16, PortError> {
+    look(wanted, declared, |number| number == SSH || undeclared)
+}
+
+/// The same where 22 is a port like any other.
+///
+/// # Errors
+/// The port is not declared for TCP, and not let through by `undeclared`.
+pub fn find_declared(
+    wanted: &Wanted,
+    declared: &[Port],
+    undeclared: bool,
+) -> Result<u16, PortError> {
+    look(wanted, declared, |_| undeclared)
+}
+
+fn look(wanted: &Wanted, declared: &[Port], also: impl Fn(u16) -> bool) -> Result<u16, PortError> {
     let tcp = |port: &&Port| port.protocol == Protocol::Tcp;
     match wanted {
         Wanted::Name(name) => {
@@ -85,7 +101,7 @@ pub fn find(wanted: &Wanted, declared: &[Port], undeclared: bool) -> Result<u16,
         }
         Wanted::Number(number) => {
             let number = *number;
-            if number == SSH || undeclared || declares(declared, number) {
+            if also(number) || declares(declared, number) {
                 return Ok(number);
             }
             match declared.iter().any(|port| port.number == number) {
@@ -154,6 +170,9 @@ mod tests {
         let error = find(&other, &declared(), false).unwrap_err().to_string();
         assert!(error.contains("declared are 8080 (http), 9000"), "{error}");
         assert_eq!(find(&other, &declared(), true), Ok(6443));
+        let ssh = Wanted::Number(SSH);
+        assert!(find_declared(&ssh, &declared(), false).is_err());
+        assert_eq!(find_declared(&ssh, &declared(), true), Ok(22));
         let name = Wanted::Name("nope".into());
         assert!(matches!(
             find(&name, &declared(), true),

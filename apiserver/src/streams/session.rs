@@ -32,7 +32,7 @@ use super::{
 use crate::sessions::{Held, Seat, Sessions, record::Wish};
 
 /// How long the client's connection may take to be ours after the 101.
-const UPGRADE_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const UPGRADE_LIMIT: Duration = Duration::from_secs(10);
 /// How often what has passed is added to the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
 /// Exit statuses from here on mean that the command was killed by a signal.
@@ -50,11 +50,11 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Of this request.
-    pub(super) fn of(asked: Asked) -> Self {
+    pub(super) fn of(asked: &Asked) -> Self {
         Self {
-            user: asked.user,
-            audit_id: asked.audit_id,
-            audit: asked.audit,
+            user: asked.user.clone(),
+            audit_id: asked.audit_id.clone(),
+            audit: asked.audit.clone(),
         }
     }
 }
@@ -81,11 +81,21 @@ pub(super) struct Accepted {
 }
 
 /// What ended a stream.
-enum Ending {
+pub(super) enum Ending {
     /// One of its sides.
     End(End),
     /// Somebody else, for this reason.
     Told(CloseReason),
+}
+
+impl Ending {
+    /// The reason as far as it is known without a look.
+    pub(super) fn at_once(&self) -> CloseReason {
+        match self {
+            Self::Told(reason) => reason.clone(),
+            Self::End(_) => CloseReason::CutByUpstream,
+        }
+    }
 }
 
 impl Accepted {
@@ -149,14 +159,9 @@ impl Accepted {
         let finding = reason(ending, &finder, &workspace, &found.target);
         let (reason, ()) = tokio::join!(finding, free(&mut relay, seat));
         open.closed(&reason);
-        record(
-            &caller,
-            label,
-            &workspace,
-            &reason,
-            &traffic,
-            began.elapsed(),
-        );
+        let lived = began.elapsed();
+        log(&caller, label, &workspace, &reason, &traffic, lived);
+        annotate(&caller, &reason, &traffic, lived);
         relay.end_client(&reason).await;
         drop(permit);
     }
@@ -170,7 +175,7 @@ fn followed<'a>(upstream: &Upstream, target: &'a Target) -> Option<&'a Machine> 
     }
 }
 
-async fn over(followers: &Followers, workspace: &Workspace, machine: Option<&Machine>) {
+pub(super) async fn over(followers: &Followers, workspace: &Workspace, machine: Option<&Machine>) {
     match machine {
         Some(machine) => followers.over(&workspace.namespace, machine).await,
         None => std::future::pending().await,
@@ -243,8 +248,8 @@ async fn count(open: &Open) -> Infallible {
     }
 }
 
-/// Says what the stream was: in the log, and in the event that closes its request's audit.
-fn record(
+/// Says in the log what the stream was.
+pub(super) fn log(
     caller: &Caller,
     mode: &'static str,
     workspace: &Workspace,
@@ -265,10 +270,14 @@ fn record(
         reason = reason.label(),
         "stream ended"
     );
+}
+
+/// Says in the event that closes its request's audit what the stream was.
+pub(super) fn annotate(caller: &Caller, reason: &CloseReason, traffic: &Traffic, lived: Duration) {
     for (key, value) in [
         ("duration", format!("{:.3}s", lived.as_secs_f64())),
-        ("received-bytes", received.to_string()),
-        ("sent-bytes", sent.to_string()),
+        ("received-bytes", traffic.received().to_string()),
+        ("sent-bytes", traffic.sent().to_string()),
         ("end", reason.label().to_owned()),
     ] {
         caller
@@ -300,7 +309,7 @@ async fn free(relay: &mut Duplex, seat: Seat) {
 }
 
 /// Why it ended, as precisely as can be found out.
-async fn reason(
+pub(super) async fn reason(
     ending: Ending,
     finder: &Finder,
     workspace: &Workspace,

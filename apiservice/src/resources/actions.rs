@@ -2,7 +2,7 @@
 
 use apiserver_generic::{
     Subresource, Verb,
-    resource::{OptionsKind, Rest},
+    resource::{OptionsKind, Rest, Streaming},
 };
 
 use crate::{schema, v1alpha1};
@@ -19,7 +19,7 @@ pub(super) fn subresources() -> Vec<Subresource> {
         verbs,
         kind,
         rest: Rest::None,
-        streaming: false,
+        streaming: Streaming::Never,
     };
     let action = |name, kind| row(name, &[Verb::Create], kind);
     vec![

@@ -2,7 +2,7 @@
 
 use apiserver_generic::{
     Cause, Object, Resource, Scope, Strategy, Subresource, Verb,
-    resource::{Column, Rest},
+    resource::{Column, Rest, Streaming},
 };
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn row() -> Resource {
             verbs: &[Verb::Get, Verb::Patch, Verb::Update],
             kind: "Image",
             rest: Rest::None,
-            streaming: false,
+            streaming: Streaming::Never,
         }],
         options: vec![],
         schema: schema::of::<v1alpha1::Image>(),

@@ -1,7 +1,9 @@
 //! `workspaces`: the row and the strategy.
 
 use apiserver_generic::{
-    Cause, Object, Resource, Scope, Strategy, Subresource, Verb, resource::Rest, schema::drop_nulls,
+    Cause, Object, Resource, Scope, Strategy, Subresource, Verb,
+    resource::{Rest, Streaming},
+    schema::drop_nulls,
 };
 use serde_json::{Value, json};
 
@@ -42,18 +44,31 @@ fn row() -> Resource {
                 verbs: &[Verb::Get, Verb::Patch, Verb::Update],
                 kind: "Workspace",
                 rest: Rest::None,
-                streaming: false,
+                streaming: Streaming::Never,
             },
             stream("console", Rest::None),
             stream("vnc", Rest::None),
             stream("ssh", Rest::None),
             stream("portforward", Rest::Path),
             Subresource {
+                name: "proxy",
+                verbs: &[
+                    Verb::Create,
+                    Verb::Delete,
+                    Verb::Get,
+                    Verb::Patch,
+                    Verb::Update,
+                ],
+                kind: "WorkspaceProxyOptions",
+                rest: Rest::Path,
+                streaming: Streaming::Always,
+            },
+            Subresource {
                 name: "screenshot",
                 verbs: &[Verb::Get],
                 kind: "Workspace",
                 rest: Rest::None,
-                streaming: false,
+                streaming: Streaming::Never,
             },
         ]
         .into_iter()
@@ -84,7 +99,7 @@ fn stream(name: &'static str, rest: Rest) -> Subresource {
         verbs: &[Verb::Create, Verb::Get],
         kind: "WorkspaceSession",
         rest,
-        streaming: true,
+        streaming: Streaming::Upgrades,
     }
 }
 

@@ -96,6 +96,11 @@ impl Localvirt {
         self.authority.certificate_pem()
     }
 
+    /// The machines without a guest, whose ports may be served.
+    pub fn guestless(&self) -> Guestless {
+        self.guestless.clone()
+    }
+
     /// What watches that no console or display is held twice.
     pub fn checker(&self) -> Checker {
         self.checker.clone()

@@ -50,6 +50,7 @@ async fn the_legacy_documents_name_everything() {
             "robots",
             "robots/status",
             "robots/console",
+            "robots/proxy",
             "robots/spin",
             "boxes"
         ]
@@ -61,8 +62,8 @@ async fn the_legacy_documents_name_everything() {
             "shortNames": ["rb"], "categories": ["all"]})
     );
     assert_eq!(resources["resources"][2]["verbs"], json!(["create", "get"]));
-    assert_eq!(resources["resources"][3]["kind"], "RobotSpinOptions");
-    assert_eq!(resources["resources"][4]["namespaced"], false);
+    assert_eq!(resources["resources"][4]["kind"], "RobotSpinOptions");
+    assert_eq!(resources["resources"][5]["namespaced"], false);
 }
 
 #[tokio::test]

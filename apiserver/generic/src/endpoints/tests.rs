@@ -94,6 +94,7 @@ impl Bench {
             client: ClientAddress {
                 peer: ([127, 0, 0, 1], 1).into(),
                 forwarded_for: None,
+                via: crate::authn::Via::Token,
             },
             authorizer: Arc::new(Loopback),
             draining: self.draining.clone(),

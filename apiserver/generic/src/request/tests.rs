@@ -155,6 +155,8 @@ fn a_path_that_does_not_decode_is_refused() {
         let error = RequestInfo::parse(&Method::GET, &path.parse().unwrap()).unwrap_err();
         assert_eq!(error.reason.code(), 400, "{path}");
     }
+    let passed_on = parse("GET /apis/k.io/v1/namespaces/a/ws/w/proxy/%e4/b");
+    assert_eq!(passed_on.rest, ["\u{fffd}", "b"]);
 }
 
 #[test]

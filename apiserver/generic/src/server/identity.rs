@@ -38,10 +38,11 @@ pub(super) fn client_address(
     headers: &HeaderMap,
     peer: &Peer,
 ) -> ClientAddress {
-    let proxied = identity.as_ref().is_ok_and(|i| i.via == Via::FrontProxy);
+    let via = identity.as_ref().map_or(Via::Anonymous, |i| i.via);
     ClientAddress {
         peer: peer.address,
-        forwarded_for: forwarded(headers).pop().filter(|_| proxied),
+        forwarded_for: forwarded(headers).pop().filter(|_| via == Via::FrontProxy),
+        via,
     }
 }
 

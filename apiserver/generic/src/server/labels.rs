@@ -6,6 +6,7 @@ use crate::{
     Resource, Subresource,
     metrics::{RequestKind, RequestLabels},
     request::{self, RequestInfo},
+    resource::Streaming,
 };
 
 /// The row and subresource that a request is about, if they are served.
@@ -20,15 +21,20 @@ pub(super) fn find<'r>(
     Some((row, row.subresource(&info.subresource)))
 }
 
-/// Whether a request lasts: a watch, or an upgrade of a subresource that streams. The same
-/// subresource without an upgrade is a question like any other, with the limits of any other.
+/// Whether a request lasts: a watch, an upgrade of a subresource that streams, or anything that is
+/// passed on. A stream's subresource without an upgrade is a question like any other, with the
+/// limits of any other.
 pub(super) fn is_long_running(
     info: &RequestInfo,
     found: Option<&Subresource>,
     headers: &HeaderMap,
 ) -> bool {
-    let streams = || found.is_some_and(|sub| sub.streaming);
-    info.is_resource && info.verb == "watch" || headers.contains_key(header::UPGRADE) && streams()
+    let streams = match found.map(|sub| sub.streaming) {
+        None | Some(Streaming::Never) => false,
+        Some(Streaming::Upgrades) => headers.contains_key(header::UPGRADE),
+        Some(Streaming::Always) => true,
+    };
+    streams || info.is_resource && info.verb == "watch"
 }
 
 /// Which limit it counts against.
@@ -60,7 +66,7 @@ pub(super) fn labels(
     labels.scope = scope(info);
     if let Some(sub) = sub {
         labels.subresource = sub.name;
-        if sub.streaming {
+        if sub.streaming != Streaming::Never {
             labels.verb = "CONNECT";
         }
     }
@@ -143,6 +149,7 @@ mod tests {
                 "CONNECT robots console resource ",
                 true,
             ),
+            ("PUT {}/r/proxy/a/b", "CONNECT robots proxy resource ", true),
             ("UPGRADE {}/r", "GET robots  resource ", false),
             ("PUT {}/r/status", "PUT robots status resource ", false),
             ("GET {}/r/secret", "GET robots  resource ", false),

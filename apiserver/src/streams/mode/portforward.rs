@@ -97,7 +97,7 @@ impl PortForward {
 }
 
 /// A port that is not forwarded is forbidden; everything else is a fault of the request.
-fn refused(error: &PortError, workspace: &Workspace) -> ApiError {
+pub(in crate::streams) fn refused(error: &PortError, workspace: &Workspace) -> ApiError {
     match error {
         PortError::Datagrams(_) => udp(),
         PortError::Undeclared { .. } => ApiError::new(Reason::Forbidden, error.to_string()).about(
@@ -152,7 +152,7 @@ impl Mode for PortForward {
 }
 
 /// A paused machine answers no connection.
-pub(super) fn running(workspace: &Workspace, found: &Found) -> Result<(), ApiError> {
+pub(in crate::streams) fn running(workspace: &Workspace, found: &Found) -> Result<(), ApiError> {
     match found.features.paused {
         true => Err(Unresolved::Paused.into_error(&workspace.name)),
         false => Ok(()),

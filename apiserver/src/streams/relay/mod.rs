@@ -14,6 +14,7 @@ mod leg;
 mod liveness;
 mod outbox;
 mod plain;
+mod pump;
 mod rfb;
 #[cfg(test)]
 mod tests;

@@ -42,16 +42,18 @@ impl Traffic {
         now.saturating_duration_since(self.start + active)
     }
 
-    pub(super) fn typed(&self, bytes: usize) {
+    /// More came from the client.
+    pub(in crate::streams) fn typed(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn printed(&self, bytes: usize) {
+    /// More went to the client.
+    pub(in crate::streams) fn printed(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Something passed that keeps the stream from being idle.
-    pub(super) fn touch(&self, now: Instant) {
+    pub(in crate::streams) fn touch(&self, now: Instant) {
         let since = now.saturating_duration_since(self.start).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.active.store(since, Ordering::Relaxed);

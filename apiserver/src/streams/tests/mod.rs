@@ -4,6 +4,7 @@
 mod cases;
 mod display;
 mod ports;
+mod proxy;
 mod table;
 mod terminal;
 mod world;

@@ -11,6 +11,7 @@ use std::{
 use apiserver_generic::{
     ApiError, Attributes, Authorizer, Body, Call, Connect, Key, Object, Storage as _, UserInfo,
     admission::{NamespacePhase, Namespaces},
+    authn::Via,
     authz::{Decision, authorize},
     call::{BodyError, ClientAddress, full},
     request::RequestInfo,
@@ -633,6 +634,11 @@ impl World {
         io
     }
 
+    /// A connection on which nothing was said yet.
+    pub(super) async fn connection(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
     /// A plain request for the console.
     pub(super) async fn ask(&self, method: &str) -> (u16, Value) {
         let (code, body) = self.request(method, "demo/console").await;
@@ -758,6 +764,10 @@ async fn handle(
         ..UserInfo::default()
     };
     let handler = handlers[info.subresource.as_str()].clone();
+    let via = match request.headers().contains_key("x-front") {
+        true => Via::FrontProxy,
+        false => Via::Token,
+    };
     let result = async {
         let call = Call {
             authorized: authorize(&verbs, &user, info.attributes()).await?,
@@ -767,6 +777,7 @@ async fn handle(
             client: ClientAddress {
                 peer: SocketAddr::from(([192, 0, 2, 7], 1)),
                 forwarded_for: None,
+                via,
             },
             authorizer: Arc::new(verbs),
             draining,

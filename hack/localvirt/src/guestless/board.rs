@@ -1,10 +1,11 @@
 //! The guestless machines that run here: who holds their console and display, and what is done to them.
 
-use std::{collections::HashMap, io::Cursor, sync::Arc};
+use std::{collections::HashMap, io::Cursor, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::{
-    io::{DuplexStream, duplex, join, sink},
+    io::{DuplexStream, copy_bidirectional, duplex, join, sink},
+    net::TcpStream,
     sync::watch,
 };
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,11 @@ const PIPE: usize = 16 << 10;
 
 /// All guestless machines, by the UID of their instance. A clone is the same.
 #[derive(Clone, Debug, Default)]
-pub struct Guestless(Arc<Mutex<HashMap<String, Arc<Board>>>>);
+pub struct Guestless {
+    boards: Arc<Mutex<HashMap<String, Arc<Board>>>>,
+    /// Ports that lead to a server of whoever runs this, by their numbers.
+    servers: Arc<Mutex<HashMap<String, SocketAddr>>>,
+}
 
 /// One machine.
 #[derive(Debug)]
@@ -45,7 +50,7 @@ pub(super) struct Board {
 impl Guestless {
     /// The machine runs from now on; one that does so already stays as it is.
     pub fn boot(&self, instance_uid: &str, paused: bool) {
-        let mut boards = self.0.lock();
+        let mut boards = self.boards.lock();
         boards.entry(instance_uid.to_owned()).or_insert_with(|| {
             Arc::new(Board {
                 console: Slot::default(),
@@ -59,14 +64,14 @@ impl Guestless {
 
     /// The machine is gone, and its streams are cut.
     pub fn shut(&self, instance_uid: &str) {
-        if let Some(board) = self.0.lock().remove(instance_uid) {
+        if let Some(board) = self.boards.lock().remove(instance_uid) {
             board.cut.lock().cancel();
         }
     }
 
     /// The machine is on another node: the streams to the old one are cut.
     pub fn hand_over(&self, instance_uid: &str) {
-        if let Some(board) = self.0.lock().get(instance_uid) {
+        if let Some(board) = self.boards.lock().get(instance_uid) {
             std::mem::take(&mut *board.cut.lock()).cancel();
         }
     }
@@ -78,7 +83,7 @@ impl Guestless {
         script: Script,
         request: &Request,
     ) -> Option<Answer> {
-        let board = self.0.lock().get(instance_uid).cloned()?;
+        let board = self.boards.lock().get(instance_uid).cloned()?;
         Some(match request {
             Request::Console => {
                 let session = board.console.take().await;
@@ -108,15 +113,28 @@ impl Guestless {
         })
     }
 
-    /// A connection to a port, which is played as the console is. `None` without such a machine.
-    pub fn port(&self, instance_uid: &str, script: Script) -> Option<DuplexStream> {
-        let board = self.0.lock().get(instance_uid).cloned()?;
+    /// From now on a port of every machine leads to this server instead of being played.
+    pub fn serve(&self, port: u16, server: SocketAddr) {
+        self.servers.lock().insert(port.to_string(), server);
+    }
+
+    /// A connection to a port, which is played as the console is, unless it is served. `None` without such
+    /// a machine.
+    pub fn port(&self, instance_uid: &str, script: Script, number: &str) -> Option<DuplexStream> {
+        let board = self.boards.lock().get(instance_uid).cloned()?;
         let (near, far) = duplex(PIPE);
         let cut = board.cut.lock().clone();
+        let server = self.servers.lock().get(number).copied();
         tokio::spawn(async move {
+            let playing = async {
+                match server {
+                    Some(server) => lead_to(server, far).await,
+                    None => play::port(script, far, &board).await,
+                }
+            };
             tokio::select! {
                 () = cut.cancelled() => {}
-                () = play::port(script, far, &board) => {}
+                () = playing => {}
             }
         });
         Some(near)
@@ -147,6 +165,13 @@ impl Board {
             // Nothing asks for it: what ends a guestless machine is the end of its Pod.
             Action::Powerdown => {}
         }
+    }
+}
+
+/// A server that does not answer is a port that closes at once.
+async fn lead_to(server: SocketAddr, mut far: DuplexStream) {
+    if let Ok(mut near) = TcpStream::connect(server).await {
+        let _ = copy_bidirectional(&mut near, &mut far).await;
     }
 }
 
@@ -262,7 +287,7 @@ mod tests {
         machines.hand_over("uid");
         console.read_to_end(&mut Vec::new()).await.unwrap();
         let mut again = ask(&machines, Request::Console).await.stream;
-        let mut port = machines.port("uid", Script::Silent).unwrap();
+        let mut port = machines.port("uid", Script::Silent, "1").unwrap();
         machines.shut("uid");
         again.read_to_end(&mut Vec::new()).await.unwrap();
         port.read_to_end(&mut Vec::new()).await.unwrap();

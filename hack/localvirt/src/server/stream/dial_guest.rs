@@ -120,7 +120,9 @@ pub fn inside(
     if port.protocol != "tcp" {
         return Err(refused());
     }
-    let stream = machines.port(instance_uid, script).ok_or_else(refused)?;
+    let stream = machines
+        .port(instance_uid, script, &port.port)
+        .ok_or_else(refused)?;
     Ok(Guest::Inside(stream))
 }
 
