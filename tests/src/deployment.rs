@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
-use kube::Client;
+use kube::{
+    Client,
+    config::{Kubeconfig, NamedCluster},
+};
 use rustix::process::{Pid, Signal};
 
 use crate::direct::direct_to;
@@ -86,10 +89,21 @@ impl Deployment {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_with(flags: &[&str]) -> Result<Self> {
+        Self::start_through(flags, async |plane| apiserver(plane)).await
+    }
+
+    /// The same with a server that finds kube-apiserver where `way` says, which may be something in between.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_through(
+        flags: &[&str],
+        way: impl AsyncFnOnce(&ControlPlane) -> Result<NamedCluster>,
+    ) -> Result<Self> {
         let plane = ControlPlane::start().await?;
         apply_manifests(&plane).await?;
         external_name_service(&plane.client()?, NAMESPACE, SERVICE).await?;
-        let kubeconfig = service_account_kubeconfig(&plane).await?;
+        let kubeconfig = service_account_kubeconfig(&plane, way(&plane).await?).await?;
         // The group's directory is removed with it, so it gets one of its own.
         let group_dir = plane.dir().join("servers");
         std::fs::create_dir_all(&group_dir)?;
@@ -332,7 +346,17 @@ async fn apply_manifests(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-async fn service_account_kubeconfig(plane: &ControlPlane) -> Result<PathBuf> {
+/// Where the administrator finds kube-apiserver.
+fn apiserver(plane: &ControlPlane) -> Result<NamedCluster> {
+    let admin = Kubeconfig::read_from(plane.kubeconfig())?;
+    let cluster = admin.clusters.into_iter().next();
+    cluster.context("the administrator's kubeconfig has no cluster")
+}
+
+async fn service_account_kubeconfig(
+    plane: &ControlPlane,
+    cluster: NamedCluster,
+) -> Result<PathBuf> {
     let token = plane
         .kubectl([
             "create",
@@ -343,11 +367,6 @@ async fn service_account_kubeconfig(plane: &ControlPlane) -> Result<PathBuf> {
             "--duration=24h",
         ])
         .await?;
-    let admin = kube::config::Kubeconfig::read_from(plane.kubeconfig())?;
-    let cluster = admin
-        .clusters
-        .first()
-        .context("the administrator's kubeconfig has no cluster")?;
     let config = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [cluster],

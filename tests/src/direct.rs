@@ -22,6 +22,23 @@ pub async fn direct_to(
     identity: Option<(&std::path::Path, &std::path::Path)>,
     request: http::request::Builder,
 ) -> anyhow::Result<(http::StatusCode, serde_json::Value)> {
+    let (code, text) = self::text(deployment, server, identity, request).await?;
+    Ok((
+        code,
+        serde_json::from_str(&text).unwrap_or(serde_json::Value::Null),
+    ))
+}
+
+/// The same with the body as it is.
+///
+/// # Errors
+/// When no answer comes, or one that is not text.
+pub async fn text(
+    deployment: &Deployment,
+    server: usize,
+    identity: Option<(&std::path::Path, &std::path::Path)>,
+    request: http::request::Builder,
+) -> anyhow::Result<(http::StatusCode, String)> {
     use http_body_util::BodyExt as _;
     let stream = connect(deployment, server, identity).await?;
     let (mut sender, connection) =
@@ -34,10 +51,7 @@ pub async fn direct_to(
     let code = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     connection.abort();
-    Ok((
-        code,
-        serde_json::from_slice(&body).unwrap_or(serde_json::Value::Null),
-    ))
+    Ok((code, String::from_utf8(body.to_vec())?))
 }
 
 /// A request straight to a server's port whose certificate may be anything; gives code and text.

@@ -8,7 +8,10 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ApiError, Authorized, Authorizer, audit::Record, authn::Via, request::RequestInfo};
+use crate::{
+    ApiError, Authorized, Authorizer, audit::Record, authn::Via, request::RequestInfo,
+    stopwatch::Stopwatch,
+};
 
 /// Failure while a body is read or written.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -54,6 +57,8 @@ pub struct Call {
     pub streams: TaskTracker,
     /// The audit of this request. Kept until a stream ends, it writes the last event then.
     pub audit: Record,
+    /// Since the request's head was read.
+    pub stopwatch: Stopwatch,
 }
 
 /// A subresource with a handler of its own.

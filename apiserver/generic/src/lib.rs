@@ -35,6 +35,7 @@ pub mod selector;
 pub mod server;
 pub mod serving;
 pub mod status;
+pub mod stopwatch;
 pub mod storage;
 pub mod validity;
 

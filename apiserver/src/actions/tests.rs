@@ -190,6 +190,7 @@ impl World {
             draining: CancellationToken::new(),
             streams: TaskTracker::new(),
             audit: Record::none(),
+            stopwatch: apiserver_generic::stopwatch::Stopwatch::start(),
         };
         match self.handlers[action].connect(call).await {
             Ok(response) => read(response).await,

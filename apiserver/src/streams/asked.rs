@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use apiserver_generic::{
     ApiError, Attributes, Authorizer, Call, UserInfo, audit::Record, endpoints::Query,
+    stopwatch::Stopwatch,
 };
 use apiservice::v1alpha1::GROUP;
 use http::{HeaderMap, Method};
@@ -46,6 +47,8 @@ pub struct Asked {
     pub(super) client_address: String,
     /// Cancelled when the server begins to drain.
     pub(super) draining: CancellationToken,
+    /// Since the request's head was read.
+    pub(super) stopwatch: Stopwatch,
 }
 
 impl Asked {
@@ -75,6 +78,7 @@ impl Asked {
                 .forwarded_for
                 .unwrap_or_else(|| peer.to_string()),
             draining: call.draining,
+            stopwatch: call.stopwatch,
         };
         (asked, upgrade)
     }

@@ -5,10 +5,7 @@
 //! failure on the way releases what was taken and is a Status; [`super::session`] carries the stream
 //! from the upgrade on.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use apiserver_generic::{
     ApiError, Body, Call, Connect, Reason, Storage, admission::Namespaces, authz::authorize,
@@ -190,7 +187,6 @@ pub struct Handler {
 #[async_trait]
 impl Connect for Handler {
     async fn connect(&self, call: Call) -> Result<Response<Body>, ApiError> {
-        let started = Instant::now();
         let (asked, upgrade) = Asked::read(call);
         // What was authorized is the method's verb: a POST never showed that its caller may `get`.
         if asked.method != Method::GET {
@@ -203,7 +199,8 @@ impl Connect for Handler {
         }
         let mut place = self.streams.limits.enter(&asked.user.name)?;
         for attributes in asked.further().into_iter().chain(asked.once()) {
-            authorize(&*asked.authorizer, &asked.user, attributes).await?;
+            let review = authorize(&*asked.authorizer, &asked.user, attributes);
+            asked.stopwatch.wait(review).await?;
         }
         place.reach(&asked.namespace, &asked.name)?;
         handshake::check_origin(&asked.headers, &self.streams.options.allowed_origins)?;
@@ -221,7 +218,7 @@ impl Connect for Handler {
                 };
                 let reached = attempt.reach(permit).await?;
                 let streams = &self.streams;
-                let accepted = attempt.accepted(reached, upgrade, &opening, started)?;
+                let accepted = attempt.accepted(reached, upgrade, &opening)?;
                 streams.tasks.spawn(accepted.run(Caller::of(&asked)));
                 Ok(handshake::accept(&opening))
             }
@@ -317,12 +314,13 @@ impl Attempt<'_> {
             asked,
         } = self;
         refuse_while_draining(asked)?;
-        let finder = &streams.finder;
-        let workspace = finder.workspace(&asked.namespace, &asked.name).await?;
-        let found = finder.target(&workspace).await?;
+        let (finder, stopwatch) = (&streams.finder, &asked.stopwatch);
+        let workspace = finder.workspace(&asked.namespace, &asked.name);
+        let workspace = stopwatch.wait(workspace).await?;
+        let found = stopwatch.wait(finder.target(&workspace)).await?;
         mode.check(&workspace, &found)?;
         let wish = wish(&**mode, asked, &workspace);
-        let held = self.claim(&workspace, &wish).await?;
+        let held = stopwatch.wait(self.claim(&workspace, &wish)).await?;
         let line = Line {
             mode: mode.clone(),
             workspace,
@@ -332,7 +330,7 @@ impl Attempt<'_> {
             permit,
             takeover: asked.takeover,
         };
-        line.reach(streams.means()).await
+        stopwatch.wait(line.reach(streams.means())).await
     }
 
     /// The name of an exclusive stream; others need none.
@@ -378,7 +376,6 @@ impl Attempt<'_> {
         reached: Reached,
         upgrade: OnUpgrade,
         opening: &Opening,
-        set_up: Instant,
     ) -> Result<Accepted, ApiError> {
         let (line, upstream) = reached
             .take()
@@ -414,7 +411,7 @@ impl Attempt<'_> {
             followers,
             metrics,
             options,
-            set_up,
+            stopwatch: asked.stopwatch.clone(),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apiserver_generic::{UserInfo, audit::Record};
+use apiserver_generic::{UserInfo, audit::Record, stopwatch::Stopwatch};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
@@ -77,7 +77,7 @@ pub(super) struct Accepted {
     pub(super) followers: Followers,
     pub(super) metrics: StreamMetrics,
     pub(super) options: StreamOptions,
-    pub(super) set_up: Instant,
+    pub(super) stopwatch: Stopwatch,
 }
 
 /// What ended a stream.
@@ -118,7 +118,7 @@ impl Accepted {
             followers,
             metrics,
             options,
-            set_up,
+            stopwatch,
         } = self;
         let Some(client) = upgraded(upgrade, held.as_mut()).await else {
             tracing::info!(
@@ -134,7 +134,7 @@ impl Accepted {
         };
         let (began, label) = (Instant::now(), mode.label());
         let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
-        let open = metrics.opened(label, began.duration_since(set_up), traffic.clone());
+        let open = metrics.opened(label, &stopwatch, traffic.clone());
         let mut seat = Seat::take(&sessions, held, &wish, traffic.clone());
         let limits = limits(&*mode, &workspace, &options);
         let client = ClientSide::new(client, mode.client_wire(subprotocol));

@@ -100,6 +100,7 @@ impl Bench {
             draining: self.draining.clone(),
             streams: TaskTracker::new(),
             audit: crate::audit::Record::none(),
+            stopwatch: crate::stopwatch::Stopwatch::start(),
         };
         self.group.handle(call).await
     }

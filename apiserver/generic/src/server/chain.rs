@@ -30,6 +30,7 @@ use crate::{
     request::RequestInfo,
     respond,
     serving::{Handler, Peer, contain, limits},
+    stopwatch::Stopwatch,
 };
 
 /// The parts that answer requests.
@@ -55,6 +56,7 @@ struct Pending {
     client: ClientAddress,
     audit_id: Arc<str>,
     record: Record,
+    stopwatch: Stopwatch,
 }
 
 #[async_trait]
@@ -79,12 +81,13 @@ impl Chain {
         peer: &Peer,
         audit_id: &Arc<str>,
     ) -> Response<Body> {
-        let received = Timestamp::now();
+        let (received, stopwatch) = (Timestamp::now(), Stopwatch::start());
         let mut held = self.hold(&request, &info);
+        let (headers, now) = (request.headers_mut(), UnixTime::now());
         let identity = self
             .authentication
-            .authenticate(request.headers_mut(), &peer.certificates, UnixTime::now())
-            .await;
+            .authenticate(headers, &peer.certificates, now);
+        let identity = stopwatch.wait(identity).await;
         self.count_authentication(&identity);
         let client = client_address(&identity, request.headers(), peer);
         let about = audit_request(&request, &info, &identity, &client, audit_id, received);
@@ -99,6 +102,7 @@ impl Chain {
                     client,
                     audit_id: audit_id.clone(),
                     record: record.clone(),
+                    stopwatch,
                 };
                 self.authorize(identity.user, call, &mut held).await
             }
@@ -152,7 +156,8 @@ impl Chain {
                 true => Place::default(),
             };
         }
-        let decision = authz::authorize(&*self.authorizer, &user, call.info.attributes()).await;
+        let asked = authz::authorize(&*self.authorizer, &user, call.info.attributes());
+        let decision = call.stopwatch.wait(asked).await;
         self.note_decision(&decision, &call.record);
         let authorized = decision?;
         if call.info.is_resource {
@@ -211,6 +216,7 @@ impl Chain {
             draining: self.lifecycle.draining.clone(),
             streams: self.lifecycle.streams.clone(),
             audit: call.record,
+            stopwatch: call.stopwatch,
         }));
         match time {
             None => Ok(answer.await),

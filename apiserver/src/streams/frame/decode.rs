@@ -28,22 +28,22 @@ pub(in crate::streams) struct Head {
 
 /// What of the current data frame is still to come.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
-    head: Head,
+pub(super) struct Rest {
+    pub(super) head: Head,
     /// Bytes of the payload that were handed on.
-    taken: u64,
+    pub(super) taken: u64,
     /// Whether the next piece is the first of its message.
-    first: bool,
+    pub(super) first: bool,
 }
 
 /// A decoder that holds at most what was read and not yet taken.
 #[derive(Debug)]
 pub struct Decoder {
     peer: Peer,
-    buffer: BytesMut,
-    rest: Option<Rest>,
+    pub(super) buffer: BytesMut,
+    pub(super) rest: Option<Rest>,
     /// The kind of the message that is under way: `true` is text.
-    message: Option<bool>,
+    pub(super) message: Option<bool>,
 }
 
 impl Decoder {
@@ -76,20 +76,35 @@ impl Decoder {
                 return self.control(&head, used);
             }
             self.buffer.advance(used);
-            let first = head.opcode != Opcode::Continuation;
-            if first {
-                self.message = Some(head.opcode == Opcode::Text);
-            }
-            self.rest = Some(Rest {
-                head,
-                taken: 0,
-                first,
-            });
+            self.begin(head);
         }
         Ok(self.piece())
     }
 
-    fn check(&self, head: &Head) -> Result<(), Violation> {
+    /// A data frame's payload is next.
+    pub(super) fn begin(&mut self, head: Head) {
+        let first = head.opcode != Opcode::Continuation;
+        if first {
+            self.message = Some(head.opcode == Opcode::Text);
+        }
+        self.rest = Some(Rest {
+            head,
+            taken: 0,
+            first,
+        });
+    }
+
+    /// A data frame is over as a whole.
+    pub(super) fn note(&mut self, head: &Head) {
+        if head.opcode != Opcode::Continuation {
+            self.message = Some(head.opcode == Opcode::Text);
+        }
+        if head.fin {
+            self.message = None;
+        }
+    }
+
+    pub(super) fn check(&self, head: &Head) -> Result<(), Violation> {
         match (self.peer, head.mask) {
             (Peer::Client, None) => return Err(Violation("frames from a client must be masked")),
             (Peer::Server, Some(_)) => {

@@ -9,6 +9,18 @@ use crate::streams::close::cut;
 /// Appends one final frame whose payload is the parts in their order.
 pub fn encode(out: &mut BytesMut, opcode: Opcode, mask: Option<[u8; 4]>, parts: &[&[u8]]) {
     let length: usize = parts.iter().map(|part| part.len()).sum();
+    put_head(out, opcode, mask, length);
+    let start = out.len();
+    for part in parts {
+        out.put_slice(part);
+    }
+    if let Some(mask) = mask {
+        apply_mask(&mut out[start..], mask);
+    }
+}
+
+/// Appends the head of a final frame, and makes room for its payload.
+pub(super) fn put_head(out: &mut BytesMut, opcode: Opcode, mask: Option<[u8; 4]>, length: usize) {
     out.reserve(length + 14);
     out.put_u8(0x80 | opcode.bits());
     let masked = if mask.is_some() { 0x80 } else { 0 };
@@ -25,13 +37,6 @@ pub fn encode(out: &mut BytesMut, opcode: Opcode, mask: Option<[u8; 4]>, parts: 
     }
     if let Some(mask) = mask {
         out.put_slice(&mask);
-    }
-    let start = out.len();
-    for part in parts {
-        out.put_slice(part);
-    }
-    if let Some(mask) = mask {
-        apply_mask(&mut out[start..], mask);
     }
 }
 

@@ -6,10 +6,14 @@
 
 mod decode;
 mod encode;
+mod pass;
+#[cfg(test)]
+mod tests;
 
 pub use decode::{Decoder, Peer};
 pub(in crate::streams) use decode::{Head, parse_head, unmask};
 pub use encode::{Masks, encode, encode_close};
+pub use pass::Passing;
 
 use bytes::Bytes;
 

@@ -1,6 +1,6 @@
 //! One authorized request: which port it is for, and its way there and back.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use apiserver_generic::{ApiError, Attributes, Body};
 use http::{Request, Response, uri::PathAndQuery};
@@ -46,7 +46,6 @@ pub(super) struct Sent<'a> {
     exchange: Exchange,
     request: Request<Body>,
     back: Return,
-    set_up: Instant,
 }
 
 impl<'a> Attempt<'a> {
@@ -106,7 +105,6 @@ impl<'a> Attempt<'a> {
         reached: Reached,
         given: Given,
         target: PathAndQuery,
-        set_up: Instant,
     ) -> Result<Sent<'a>, ApiError> {
         let taken = reached.take();
         let (line, upstream) =
@@ -128,7 +126,6 @@ impl<'a> Attempt<'a> {
             exchange,
             request,
             back,
-            set_up,
         })
     }
 }
@@ -144,14 +141,14 @@ impl Sent<'_> {
             mut exchange,
             request,
             back,
-            set_up,
         } = self;
         let streams = attempt.streams;
         let limit = streams.options.proxy_answer;
-        let answer = exchange.send(request, limit).await?;
+        let stopwatch = &attempt.asked.stopwatch;
+        let answer = stopwatch.wait(exchange.send(request, limit)).await?;
         let traffic = exchange.hold.shared.traffic.clone();
         let label = attempt.mode.label();
-        let open = streams.metrics.opened(label, set_up.elapsed(), traffic);
+        let open = streams.metrics.opened(label, stopwatch, traffic);
         let (port, hold) = (exchange.port, exchange.hold);
         // Whoever watches may have ended it meanwhile.
         let _ = exchange.opened.send(open);

@@ -39,8 +39,6 @@ mod shared;
 mod tunnel;
 mod watch;
 
-use std::time::Instant;
-
 use apiserver_generic::{ApiError, Attributes, Body, Call, Connect, authz::authorize};
 use async_trait::async_trait;
 use http::Response;
@@ -64,7 +62,6 @@ impl Proxy {
 #[async_trait]
 impl Connect for Proxy {
     async fn connect(&self, mut call: Call) -> Result<Response<Body>, ApiError> {
-        let set_up = Instant::now();
         let streams = &self.streams;
         let given = Given::take(&mut call);
         let (asked, upgrade) = Asked::read(call);
@@ -74,7 +71,8 @@ impl Connect for Proxy {
             Wants::Answer => streams.limits.enter_at_any_pace(&asked.user.name)?,
         };
         for attributes in further(&asked, wants) {
-            authorize(&*asked.authorizer, &asked.user, attributes).await?;
+            let review = authorize(&*asked.authorizer, &asked.user, attributes);
+            asked.stopwatch.wait(review).await?;
         }
         place.reach(&asked.namespace, &asked.name)?;
         if wants == Wants::WebSocket {
@@ -84,8 +82,8 @@ impl Connect for Proxy {
         let permit = streams.gates.admit(&opening::asking(&asked))?;
         let attempt = Attempt::new(streams, &asked, wants)?;
         let permit = permit.join(Permit::holding(place));
-        let reached = attempt.reach(permit).await?;
-        let exchange = attempt.begin(reached, given, target, set_up).await?;
+        let reached = asked.stopwatch.wait(attempt.reach(permit)).await?;
+        let exchange = attempt.begin(reached, given, target).await?;
         exchange.answer(upgrade).await
     }
 }

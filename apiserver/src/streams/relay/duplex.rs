@@ -8,7 +8,7 @@ use std::{
     io,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::BytesMut;
@@ -18,44 +18,18 @@ use tokio::{
 };
 
 use super::{
-    activity::Activity,
+    end::End,
     leg::Leg,
-    liveness::{Pace, Verdict},
+    limits::Limits,
+    liveness::Verdict,
     traffic::Traffic,
     upstream::{Connection, Given, Told, Upstream, UpstreamLeg},
 };
 use crate::streams::{
     close::CloseReason,
     frame::Event,
-    wire::{ClientWire, Exit, Input, Output},
+    wire::{ClientWire, Input, Output},
 };
-
-/// Why the bytes stopped, before the cause of it is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The client said goodbye.
-    ClientClosed,
-    /// The client's connection broke, or it stopped answering.
-    ClientGone,
-    /// The client broke the protocol.
-    ClientViolation(&'static str),
-    /// The client took nothing for ten minutes.
-    ClientStalled,
-    /// The client's data ended, and the upstream could only be told by ending both directions.
-    InputEnded,
-    /// Both directions ended, one after the other.
-    Finished,
-    /// The command ended.
-    Exited(Exit),
-    /// The upstream's data ended, and the client can only be told by ending both directions.
-    OutputEnded,
-    /// The upstream said goodbye, with its words.
-    UpstreamClosed(Option<(u16, String)>),
-    /// The upstream's connection broke, or it stopped answering; inside words.
-    UpstreamLost(String),
-    /// Nothing passed for the idle time.
-    Idle,
-}
 
 /// The client's WebSocket after its handshake.
 pub struct ClientSide<IO = Box<dyn Connection>> {
@@ -75,27 +49,15 @@ impl<IO> ClientSide<IO> {
     }
 }
 
-/// What bounds a relay.
-#[derive(Clone, Debug, Default)]
-pub struct Limits {
-    /// Pings, stalls and goodbyes.
-    pub pace: Pace,
-    /// The end of a stream on which nothing passes that counts.
-    pub idle: Option<(Duration, Activity)>,
-    /// Whether an end of the upstream waits until the client has taken all, however slowly. An
-    /// exclusive stream does not: its name must become free.
-    pub drains: bool,
-}
-
 /// A relay between a client and an upstream.
 #[derive(Debug)]
 pub struct Relay<C, U> {
-    client: Leg<C>,
-    upstream: UpstreamLeg<U>,
-    wire: ClientWire,
+    pub(super) client: Leg<C>,
+    pub(super) upstream: UpstreamLeg<U>,
+    pub(super) wire: ClientWire,
     ticks: Interval,
-    traffic: Arc<Traffic>,
-    limits: Limits,
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) limits: Limits,
     /// The client's data has ended.
     input_over: bool,
     /// The upstream's data has ended, and the client was told.
@@ -215,7 +177,7 @@ where
     }
 
     /// Whether the upstream is gone and only the client's queue is still written.
-    fn upstream_is_over(&self) -> bool {
+    pub(super) fn upstream_is_over(&self) -> bool {
         matches!(&self.ending, Some(end) if *end != End::InputEnded)
     }
 
@@ -247,6 +209,10 @@ where
     fn pump_client(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
         let mut moved = false;
         while self.upstream_is_over() || self.upstream.has_room() {
+            if self.pass_up(now) {
+                moved = true;
+                continue;
+            }
             match self.client.event() {
                 Err(violation) => return Err(End::ClientViolation(violation.0)),
                 Ok(Some(event)) => {
@@ -312,6 +278,10 @@ where
             if self.output_over || self.upstream_is_over() {
                 return Ok(moved);
             }
+            if self.pass_down(now) {
+                moved = true;
+                continue;
+            }
             match self.upstream.poll_told(cx) {
                 Poll::Pending => return Ok(moved),
                 Poll::Ready(Err(broken)) => return Err(End::UpstreamLost(broken)),
@@ -344,11 +314,17 @@ where
         let Some((prefix, bytes)) = self.wire.data(output) else {
             return Ok(());
         };
-        self.traffic.printed(bytes.len());
+        let length = bytes.len();
+        self.client.data(&[prefix, bytes], now).map_err(gone)?;
+        self.printed(length, now);
+        Ok(())
+    }
+
+    pub(super) fn printed(&self, bytes: usize, now: Instant) {
+        self.traffic.printed(bytes);
         if self.limits.counts_printed() {
             self.traffic.touch(now);
         }
-        self.client.data(&[prefix, bytes], now).map_err(gone)
     }
 
     fn write_upstream(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<bool, End> {
@@ -362,22 +338,6 @@ where
                 Ok(true)
             }
             written => written.map_err(lost),
-        }
-    }
-}
-
-impl Limits {
-    fn counts_typed(&mut self, bytes: &[u8]) -> bool {
-        match &mut self.idle {
-            Some((_, activity)) => activity.typed(bytes),
-            None => true,
-        }
-    }
-
-    fn counts_printed(&self) -> bool {
-        match &self.idle {
-            Some((_, activity)) => activity.printed(),
-            None => true,
         }
     }
 }

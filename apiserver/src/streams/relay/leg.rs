@@ -13,9 +13,11 @@ use tokio_util::io::poll_read_buf;
 
 use super::{
     liveness::{Liveness, Pace, Rule, Verdict},
-    outbox::Outbox,
+    outbox::{Outbox, QUEUE},
 };
-use crate::streams::frame::{Decoder, Event, Masks, Opcode, Peer, Violation, encode, encode_close};
+use crate::streams::frame::{
+    Decoder, Event, Masks, Opcode, Passing, Peer, Violation, encode, encode_close,
+};
 
 /// The most that is read ahead, so that both buffers of a direction stay within 64 KiB.
 pub(super) const READ_AHEAD: usize = 16 * 1024;
@@ -82,6 +84,15 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Leg<IO> {
     /// The next event of what was read.
     pub(super) fn event(&mut self) -> Result<Option<Event>, Violation> {
         self.decoder.event()
+    }
+
+    /// Moves data that is in hand to the other side as it is; tells how many bytes of payload.
+    pub(super) fn pass<O>(&mut self, to: &mut Leg<O>, passing: Passing, now: Instant) -> usize {
+        let moved = self.decoder.pass(&mut to.out.bytes, QUEUE, passing);
+        if moved > 0 {
+            to.liveness.queued(now);
+        }
+        moved
     }
 
     /// Reads what there is; 0 is the end. More is read at once the more there was.

@@ -10,9 +10,12 @@
 mod activity;
 mod bytes;
 mod duplex;
+mod end;
 mod leg;
+mod limits;
 mod liveness;
 mod outbox;
+mod pass;
 mod plain;
 mod pump;
 mod rfb;
@@ -23,7 +26,9 @@ mod upstream;
 
 pub use activity::Activity;
 pub use bytes::Terminal;
-pub use duplex::{ClientSide, End, Limits, Relay};
+pub use duplex::{ClientSide, Relay};
+pub use end::End;
+pub use limits::Limits;
 pub use liveness::Pace;
 pub use traffic::Traffic;
 pub use upstream::{Connection, Upstream};

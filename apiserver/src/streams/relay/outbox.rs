@@ -13,7 +13,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use super::liveness::Liveness;
 
 /// The most that waits before the other side is no longer read.
-const QUEUE: usize = 48 * 1024;
+pub(super) const QUEUE: usize = 48 * 1024;
 
 /// A queue of bytes.
 #[derive(Debug, Default)]

@@ -783,6 +783,7 @@ async fn handle(
             draining,
             streams: TaskTracker::new(),
             audit: apiserver_generic::audit::Record::none(),
+            stopwatch: apiserver_generic::stopwatch::Stopwatch::start(),
         };
         handler.connect(call).await
     };

@@ -8,7 +8,12 @@ use super::{
     resize::{LONGEST, SizeReader, TextGate, parse_terminal},
     tunnel::{self, TunnelReader},
 };
-use crate::streams::{close::CloseReason, frame::Piece, negotiate::Subprotocol, ssh::messages};
+use crate::streams::{
+    close::CloseReason,
+    frame::{Passing, Piece},
+    negotiate::Subprotocol,
+    ssh::messages,
+};
 
 /// Reads and writes the messages of one client.
 #[derive(Debug)]
@@ -66,6 +71,15 @@ impl ClientWire {
     /// Whether the end of the upstream's data can be told while the client goes on.
     pub fn has_eof(&self) -> bool {
         matches!(self, Self::Tunnel(_))
+    }
+
+    /// Which messages are bare bytes, and nothing else; `None`: this dialect has others.
+    pub fn passing(&self) -> Option<Passing> {
+        match self {
+            Self::Bytes => Some(Passing::Everything),
+            Self::Raw(_) => Some(Passing::Binary),
+            Self::Channels(_) | Self::Tunnel(_) | Self::Ssh(_) => None,
+        }
     }
 
     /// The meaning of the next piece, if it completes one.

@@ -48,6 +48,11 @@ impl UpstreamWire {
         matches!(self, Self::GuestPort)
     }
 
+    /// Whether messages are bare bytes, and nothing else.
+    pub fn is_bare(&self) -> bool {
+        matches!(self, Self::Serial | Self::Display | Self::GuestPort)
+    }
+
     /// What to say once more while the command runs on although its input has ended. A key is an
     /// event that the program before the last may have read, or a shell that was setting up its
     /// terminal may have lost; the end of input is a state.

@@ -4,12 +4,13 @@
 //! To add one: a row in [`BENCHES`], and a `[[bench]]` of the same name with `harness = false` in `tests/Cargo.toml`.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
 use clap::Args;
 use localcluster::harness::STATE_VARIABLE;
+use localcluster::progress::Progress;
 use localcluster::state::State;
 use localcluster::steps::compile::Profile;
 use serde_json::Value;
@@ -26,12 +27,21 @@ struct Bench {
     about: &'static str,
     /// The packages whose programs it starts: built for release first.
     starts: &'static [&'static str],
+    /// Folders below `tests/` with Go programs of the same names that it starts: built first too.
+    peers: &'static [&'static str],
     /// Whether it needs the cluster of hack/up.
     needs_cluster: bool,
 }
 
 /// All, in the order in which they are listed.
-const BENCHES: [Bench; 0] = [];
+const BENCHES: [Bench; 1] = [Bench {
+    name: "relay",
+    about: "processor time, memory and latency of relayed streams, over those of a Go relay on gorilla/websocket: below \
+            1 is less",
+    starts: &["workspaces-apiserver", "relay-ends"],
+    peers: &["relay-peer"],
+    needs_cluster: false,
+}];
 
 /// What `hack/bench` is told.
 #[derive(Debug, Args)]
@@ -60,6 +70,9 @@ impl BenchArgs {
         let top = super::top();
         if bench.needs_cluster {
             super::test::bring_up(&top, state, Some(Profile::Release))?;
+        }
+        for peer in bench.peers {
+            build_peer(&top, peer)?;
         }
         let mut last = None;
         for mut cargo in commands(bench, &args) {
@@ -104,6 +117,38 @@ fn commands(bench: &Bench, args: &[String]) -> Vec<Command> {
     run.args(["--bench", bench.name, "--"]).args(args);
     all.push(run);
     all
+}
+
+/// Builds a Go program of `tests/` to where the benchmark finds it: beside ours.
+fn build_peer(top: &Path, name: &str) -> anyhow::Result<()> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let output = top.join(target).join("release").join(name);
+    let progress = Progress::begin(format!("building {name}, the peer, with Go"));
+    let mut go = Command::new("go");
+    go.current_dir(top.join("tests").join(name))
+        .stdin(Stdio::null());
+    go.env("GOFLAGS", "")
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0");
+    go.args([
+        "build",
+        "-mod=readonly",
+        "-trimpath",
+        "-buildvcs=false",
+        "-o",
+    ]);
+    let built = go.arg(&output).arg(".").output();
+    let built =
+        built.context("cannot run go: the peer needs the Go toolchain that hack/up needs too")?;
+    let said = String::from_utf8_lossy(&built.stderr);
+    anyhow::ensure!(
+        built.status.success(),
+        "cannot build {name} ({}):\n{said}",
+        built.status
+    );
+    progress.done();
+    Ok(())
 }
 
 /// Runs a command to its success, passes its lines on, and returns the last one that is not blank.
@@ -151,6 +196,7 @@ mod tests {
         name: "relay",
         about: "bytes through a console",
         starts: &["workspaces-apiserver"],
+        peers: &[],
         needs_cluster: false,
     };
 

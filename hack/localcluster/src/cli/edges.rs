@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What each crate may use. One that is not here may use nothing and be used by nobody, until it is added here and in
 /// the table.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("apiserver-generic", &[]),
     ("apiservice", &["apiserver-generic"]),
     ("certs", &[]),
@@ -21,6 +21,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("oci-archive", &[]),
     ("localcluster", &["oci-archive"]),
     ("localvirt", &[]),
+    ("relay-ends", &[]),
     (
         "kubeworkspaces-tests",
         &[
@@ -33,6 +34,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "oci-archive",
             "localcluster",
             "localvirt",
+            "relay-ends",
         ],
     ),
 ];
