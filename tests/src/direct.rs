@@ -91,6 +91,19 @@ pub async fn connect_to(
     port: u16,
     identity: Option<(&std::path::Path, &std::path::Path)>,
 ) -> anyhow::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+    connect_speaking(&[], bundle, port, identity).await
+}
+
+/// The same with these protocols offered (ALPN).
+///
+/// # Errors
+/// As [`connect_to`].
+pub async fn connect_speaking(
+    protocols: &[&[u8]],
+    bundle: &[u8],
+    port: u16,
+    identity: Option<(&std::path::Path, &std::path::Path)>,
+) -> anyhow::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _};
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
@@ -100,13 +113,14 @@ pub async fn connect_to(
     let builder = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots);
-    let config = match identity {
+    let mut config = match identity {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
             let chain = CertificateDer::pem_file_iter(cert)?.collect::<Result<Vec<_>, _>>()?;
             builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key)?)?
         }
     };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let tcp = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
     let name = ServerName::try_from(format!("{SERVICE}.{NAMESPACE}.svc"))?;
     Ok(

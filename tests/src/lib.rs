@@ -13,6 +13,7 @@ pub mod memory;
 pub mod own_cluster;
 pub mod picture;
 pub mod replicas;
+pub mod scene;
 pub mod servers;
 pub mod sshd;
 pub mod stream;

@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
-use futures::{SinkExt as _, StreamExt as _};
+use futures::{
+    SinkExt as _, StreamExt as _,
+    stream::{SplitSink, SplitStream},
+};
 use http::{Request, Response, StatusCode};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -45,10 +48,13 @@ pub enum End {
     Cut,
 }
 
+/// A WebSocket over whatever was upgraded.
+pub type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+
 /// An open stream.
 #[derive(Debug)]
 pub struct Stream {
-    socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>,
+    socket: Socket,
     /// What has arrived and was not looked at.
     pub seen: Vec<u8>,
     channels: bool,
@@ -143,6 +149,20 @@ impl Stream {
     /// When the stream has ended.
     pub async fn write(&mut self, text: &str) -> Result<()> {
         self.write_channel(0, text.as_bytes()).await
+    }
+
+    /// Sends a text message, as terminals over SSH are told what is no data.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn say(&mut self, message: &Value) -> Result<()> {
+        let text = Message::text(message.to_string());
+        Ok(self.socket.send(text).await?)
+    }
+
+    /// The two directions, for who uses both at once.
+    pub fn split(self) -> (SplitSink<Socket, Message>, SplitStream<Socket>) {
+        self.socket.split()
     }
 
     /// Writes to a channel; raw streams have one, without a number.

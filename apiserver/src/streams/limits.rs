@@ -123,6 +123,13 @@ impl StreamLimits {
         })
     }
 
+    /// Whether nobody has a stream.
+    #[cfg(test)]
+    pub(in crate::streams) fn is_unused(&self) -> bool {
+        let counts = self.counts.lock();
+        counts.users.is_empty() && counts.workspaces.is_empty()
+    }
+
     fn too_fast(&self, user: &str) -> ApiError {
         self.metrics.refused(Limit::SetUps);
         let most = self.options.set_ups_per_second;

@@ -357,6 +357,11 @@ pub(super) async fn reason(
             })
         }
         End::Exited(Exit::Failed(said)) => CloseReason::Upstream(said),
+        End::UpstreamFinished => {
+            // Its guest may be gone, which such a way does not tell.
+            let cause = finder.cause(workspace, target).await;
+            cause.unwrap_or(CloseReason::Ended)
+        }
         End::UpstreamClosed(said) => {
             let cause = finder.cause(workspace, target).await;
             let unexplained = match said {

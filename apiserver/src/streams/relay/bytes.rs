@@ -146,15 +146,30 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> ByteLeg<IO> {
     }
 
     /// Writes the rest and ends. Who serves a terminal is waited for: the next holder must not meet
-    /// it.
+    /// it. If that waits for a guest that reads nothing, it is told by the end of its sizes that nobody
+    /// waits for it any more.
     pub(super) async fn close(&mut self, limit: Duration) {
-        let rest = async {
-            self.out.flush(&mut self.io).await?;
-            self.io.shutdown().await?;
-            while self.terminal.is_some() && self.read_and_drop().await? > 0 {}
-            io::Result::Ok(())
-        };
-        let _ = tokio::time::timeout(limit, rest).await;
+        let is_terminal = self.is_terminal();
+        let polite = if is_terminal { limit / 2 } else { limit };
+        let left = tokio::time::timeout(polite, self.leave()).await.is_ok();
+        if is_terminal && !left {
+            self.terminal = None;
+            let _ = tokio::time::timeout(limit - polite, self.drain()).await;
+        }
+    }
+
+    async fn leave(&mut self) -> io::Result<()> {
+        self.out.flush(&mut self.io).await?;
+        self.io.shutdown().await?;
+        match self.is_terminal() {
+            true => self.drain().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn drain(&mut self) -> io::Result<()> {
+        while self.read_and_drop().await? > 0 {}
+        Ok(())
     }
 
     async fn read_and_drop(&mut self) -> io::Result<usize> {

@@ -299,6 +299,12 @@ where
         match told {
             Told::Nothing => Ok(()),
             Told::Closed(said) => self.upstream_ended(End::UpstreamClosed(said)),
+            Told::Finished => {
+                if self.wire.has_eof() {
+                    self.print(&Output::Eof, now)?;
+                }
+                self.upstream_ended(End::UpstreamFinished)
+            }
             Told::Output(Output::Exit(exit)) => self.upstream_ended(End::Exited(exit)),
             Told::Output(Output::Eof) if !self.wire.has_eof() => {
                 self.upstream_ended(End::OutputEnded)

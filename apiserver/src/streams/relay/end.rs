@@ -21,6 +21,8 @@ pub enum End {
     Exited(Exit),
     /// The upstream's data ended, and the client can only be told by ending both directions.
     OutputEnded,
+    /// The upstream ended as connections to ports do, in both directions.
+    UpstreamFinished,
     /// The upstream said goodbye, with its words.
     UpstreamClosed(Option<(u16, String)>),
     /// The upstream's connection broke, or it stopped answering; inside words.

@@ -49,7 +49,9 @@ impl AsyncRead for Plain {
         while this.unread.is_empty() && !this.over {
             match ready!(this.leg.poll_told(cx)).map_err(io::Error::other)? {
                 Told::Output(Output::Data(bytes) | Output::Errors(bytes)) => this.unread = bytes,
-                Told::Output(Output::Eof | Output::Exit(_)) | Told::Closed(_) => this.over = true,
+                Told::Output(Output::Eof | Output::Exit(_)) | Told::Closed(_) | Told::Finished => {
+                    this.over = true;
+                }
                 // A ping, whose answer goes out with the next write or now.
                 Told::Nothing => drop(this.leg.poll_write(cx, now())?),
             }

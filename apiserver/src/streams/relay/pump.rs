@@ -156,7 +156,7 @@ impl Pump {
                 Told::Output(Output::Exit(Exit::Failed(words))) => {
                     return Err(Stop::Broken(words));
                 }
-                Told::Output(Output::Eof | Output::Exit(_)) | Told::Closed(_) => {
+                Told::Output(Output::Eof | Output::Exit(_)) | Told::Closed(_) | Told::Finished => {
                     self.output_over = true;
                     self.user.finish();
                 }

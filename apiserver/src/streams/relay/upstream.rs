@@ -61,6 +61,8 @@ pub(super) enum Told {
     Nothing,
     /// The end, with its words if it had any.
     Closed(Option<(u16, String)>),
+    /// The end of a connection that has no other way to end, in both directions.
+    Finished,
 }
 
 /// What became of an input.
@@ -191,8 +193,10 @@ fn poll_frames<IO: AsyncRead + AsyncWrite + Unpin>(
                 leg.liveness.pong();
                 Told::Nothing
             }
+            Some(Event::Close(said)) if wire.is_ordinary_end(Some(&said)) => Told::Finished,
             Some(Event::Close(said)) => Told::Closed(said),
             None => match ready!(leg.poll_fill(cx)).map_err(|e| e.to_string())? {
+                0 if wire.is_ordinary_end(None) => Told::Finished,
                 0 => Told::Closed(None),
                 _ => continue,
             },

@@ -2,7 +2,8 @@
 //!
 //! One task carries it, with a bounded buffer each way. When our end of the pipe is shut down or
 //! dropped it says goodbye to the guest; when the guest ends it reports how, if the guest said so,
-//! and closes its end. After that nothing of it is left.
+//! and closes its end. After that nothing of it is left. A guest that reads nothing is cut off once
+//! the sender of sizes is dropped: until then what was typed may still get there.
 
 use std::time::Duration;
 
@@ -58,6 +59,15 @@ struct Ends {
     exit: oneshot::Sender<Exit>,
 }
 
+/// How the typing ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entered {
+    /// The guest has it all.
+    All,
+    /// The guest does not take it, and nobody waits for that any more.
+    GivenUp,
+}
+
 impl ShellParts {
     pub(super) fn start(self, tasks: &TaskTracker) -> Shell {
         let (io, theirs) = duplex(PIPE);
@@ -81,9 +91,9 @@ impl ShellParts {
         } = self;
         let (typed, mut printed) = split(ends.io);
         let (mut read, write) = channel.split();
-        let exit = tokio::select! {
-            exit = print(&greeting, &mut read, &mut printed) => exit,
-            () = enter(typed, ends.sizes, &write) => None,
+        let (exit, entered) = tokio::select! {
+            exit = print(&greeting, &mut read, &mut printed) => (exit, Entered::All),
+            entered = enter(typed, ends.sizes, &write) => (None, entered),
         };
         let goodbye = async {
             // First, so that a library that waits for us to read goes on.
@@ -93,7 +103,9 @@ impl ShellParts {
             let _ = handle.disconnect(Disconnect::ByApplication, "", "").await;
             let _ = (&mut handle).await;
         };
-        let _ = timeout(GOODBYE, goodbye).await;
+        if entered == Entered::All {
+            let _ = timeout(GOODBYE, goodbye).await;
+        }
         drop(knife);
         if let Some(exit) = exit {
             let _ = ends.exit.send(exit);
@@ -157,25 +169,38 @@ async fn enter(
     mut typed: ReadHalf<DuplexStream>,
     mut sizes: watch::Receiver<Option<Size>>,
     write: &ChannelWriteHalf<Msg>,
-) {
-    let mut buffer = BytesMut::new();
+) -> Entered {
+    let (mut buffer, senders) = (BytesMut::new(), sizes.clone());
     loop {
         buffer.reserve(PIECE);
+        let size = tokio::select! {
+            biased;
+            Ok(()) = sizes.changed() => Some(*sizes.borrow_and_update()),
+            read = typed.read_buf(&mut buffer) => match read {
+                Ok(0) | Err(_) => return Entered::All,
+                Ok(_) => None,
+            }
+        };
+        let sending = async {
+            match size {
+                Some(size) => resize(write, size).await,
+                None => data(write, buffer.split().freeze()).await,
+            }
+        };
         let sent = tokio::select! {
             biased;
-            Ok(()) = sizes.changed() => {
-                let size = *sizes.borrow_and_update();
-                resize(write, size).await
-            }
-            read = typed.read_buf(&mut buffer) => match read {
-                Ok(0) | Err(_) => return,
-                Ok(_) => data(write, buffer.split().freeze()).await,
-            }
+            sent = sending => sent,
+            () = abandoned(senders.clone()) => return Entered::GivenUp,
         };
         if sent.is_err() {
             return std::future::pending().await;
         }
     }
+}
+
+/// Whoever had the shell has dropped it.
+async fn abandoned(mut sizes: watch::Receiver<Option<Size>>) {
+    while sizes.changed().await.is_ok() {}
 }
 
 async fn resize(write: &ChannelWriteHalf<Msg>, size: Option<Size>) -> Result<(), russh::Error> {

@@ -5,6 +5,7 @@ mod cases;
 mod display;
 mod ports;
 mod proxy;
+mod sshd;
 mod table;
 mod terminal;
 mod world;
@@ -17,6 +18,10 @@ use tokio_tungstenite::tungstenite::Message;
 use self::world::{MACHINE, PODS, World, closed, data};
 
 const PLAIN: [(&str, &str); 1] = [("sec-websocket-protocol", "plain.kubevirt.io")];
+
+/// The rest of an opening handshake.
+const UPGRADE: &str = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                       sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 #[tokio::test]
 async fn bytes_pass_both_ways_and_a_second_caller_is_told_who_holds_the_line() {
@@ -177,7 +182,7 @@ async fn a_machine_that_was_swapped_during_the_dial_is_never_shown() {
 #[tokio::test]
 async fn a_dial_whose_caller_has_gone_is_ended_in_order() {
     let mut world = World::new("vm").await;
-    let client = world.ask_blindly().await;
+    let client = world.ask_blindly("demo/console", UPGRADE).await;
     let (_, mut upstream) = world.dialled().await;
     drop(client);
     closed(&mut upstream).await;

@@ -1,138 +1,25 @@
 //! `workspaces/ssh?mode=terminal`, from a client's socket to a scripted guest's SSH server. Real ones
-//! are met in `tests/tests/ssh.rs`.
+//! are met in `tests/tests/ssh.rs`; the scripted one is in [`sshd`].
 
-use std::sync::Arc;
-
-use apiservice::v1alpha1::HostKey;
 use futures::{SinkExt as _, StreamExt as _};
-use russh::{
-    Channel, ChannelId, Pty, Sig,
-    keys::{
-        PrivateKey,
-        ssh_key::{LineEnding, private::Ed25519Keypair},
-    },
-    server::{self, Auth, ChannelOpenHandle, Msg, Session, VerifiedPublicKey},
-};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::world::{Client, MACHINE, World, closed, data};
+use super::{
+    sshd::{self, hello},
+    world::{Client, MACHINE, World, closed, data},
+};
 
 const PATH: &str = "demo/ssh?cols=100&rows=30";
 const BINARY: [(&str, &str); 1] = [("sec-websocket-protocol", "binary")];
-
-fn key(seed: u8) -> PrivateKey {
-    PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32]))
-}
-
-/// The key that the scripted guest shows.
-pub(super) fn host_key() -> HostKey {
-    HostKey::of_blob(&key(1).public_key().to_bytes().unwrap()).unwrap()
-}
-
-fn hello(user: &str, seed: u8) -> Message {
-    let key = key(seed).to_openssh(LineEnding::LF).unwrap();
-    let text = json!({"type": "ssh", "user": user, "privateKey": key.as_str()});
-    Message::text(text.to_string())
-}
-
-/// A guest that lets in `debian` with key 2 and does what it is told.
-struct Guest;
-
-impl server::Handler for Guest {
-    type Error = russh::Error;
-
-    async fn auth_publickey(
-        &mut self,
-        user: &str,
-        shown: VerifiedPublicKey<'_>,
-    ) -> Result<Auth, russh::Error> {
-        let known = key(2);
-        let same = shown.public_key.key_data() == known.public_key().key_data();
-        Ok(if user == "debian" && same {
-            Auth::Accept
-        } else {
-            Auth::reject()
-        })
-    }
-
-    async fn channel_open_session(
-        &mut self,
-        _: Channel<Msg>,
-        reply: ChannelOpenHandle,
-        _: &mut Session,
-    ) -> Result<(), russh::Error> {
-        reply.accept().await;
-        Ok(())
-    }
-
-    async fn pty_request(
-        &mut self,
-        channel: ChannelId,
-        term: &str,
-        cols: u32,
-        rows: u32,
-        _: u32,
-        _: u32,
-        _: &[(Pty, u32)],
-        session: &mut Session,
-    ) -> Result<(), russh::Error> {
-        session.channel_success(channel)?;
-        session.data(channel, format!("{term} {cols}x{rows};").into_bytes())
-    }
-
-    async fn shell_request(
-        &mut self,
-        channel: ChannelId,
-        session: &mut Session,
-    ) -> Result<(), russh::Error> {
-        session.channel_success(channel)
-    }
-
-    async fn data(
-        &mut self,
-        channel: ChannelId,
-        typed: &[u8],
-        session: &mut Session,
-    ) -> Result<(), russh::Error> {
-        match typed {
-            b"exit" => session.exit_status_request(channel, 7)?,
-            b"kill" => session.exit_signal_request(channel, Sig::TERM, false, "", "")?,
-            other => return session.data(channel, other.to_vec()),
-        }
-        session.close(channel)
-    }
-
-    async fn window_change_request(
-        &mut self,
-        channel: ChannelId,
-        cols: u32,
-        rows: u32,
-        _: u32,
-        _: u32,
-        session: &mut Session,
-    ) -> Result<(), russh::Error> {
-        session.data(channel, format!("size {cols}x{rows};").into_bytes())
-    }
-}
 
 /// A world whose guest answers on port 22.
 async fn world() -> World {
     let world = World::new("vm").await;
     let listener = world.pods.listen().await;
-    let config = Arc::new(server::Config {
-        keys: vec![key(1)],
-        auth_rejection_time: std::time::Duration::ZERO,
-        ..server::Config::default()
-    });
     tokio::spawn(async move {
         while let Ok((io, _)) = listener.accept().await {
-            let serving = server::run_stream(config.clone(), io, Guest);
-            tokio::spawn(async move {
-                if let Ok(session) = serving.await {
-                    let _ = session.await;
-                }
-            });
+            sshd::serve(io);
         }
     });
     world

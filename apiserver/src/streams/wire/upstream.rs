@@ -10,6 +10,8 @@ use crate::streams::frame::Piece;
 /// What ends input on a terminal, as Ctrl-D does. Closing the stream instead (v5 could) makes the
 /// container runtime end the terminal at once, and what the shell still writes is lost.
 const END_KEY: &[u8] = b"\x04";
+/// A close that says that all went well (RFC 6455 §7.4.1).
+const NORMAL: u16 = 1000;
 
 /// Reads and writes the messages of one upstream.
 #[derive(Debug)]
@@ -40,6 +42,18 @@ impl UpstreamWire {
     /// Whether the end of one direction can only be told by ending both.
     pub fn ends_both(&self) -> bool {
         matches!(self, Self::GuestPort | Self::PodPort(_))
+    }
+
+    /// Whether this is how a port's connection ends when nothing is wrong: `None` is the end of the
+    /// WebSocket's own connection. A kubelet says why a port failed on a channel, and goodbye in any
+    /// case (`golang.org/x/net/websocket`); virt-api hangs up.
+    pub fn is_ordinary_end(&self, close: Option<&Option<(u16, String)>>) -> bool {
+        match (self, close) {
+            (Self::GuestPort, None) => true,
+            (Self::GuestPort | Self::PodPort(_), Some(None)) => true,
+            (Self::GuestPort | Self::PodPort(_), Some(Some((code, _)))) => *code == NORMAL,
+            _ => false,
+        }
     }
 
     /// Whether the upstream wants pongs that nobody asked for: virt-api renews its deadline of 60 s by
@@ -111,6 +125,26 @@ mod tests {
         );
         assert_eq!(UpstreamWire::Serial.write(&SIZE), None);
         assert_eq!(UpstreamWire::Serial.write(&Input::Eof), None);
+    }
+
+    #[test]
+    fn only_ports_end_without_a_word() {
+        let said = |code| Some((code, String::new()));
+        let cases = [
+            (UpstreamWire::GuestPort, [true, true, true, false]),
+            (UpstreamWire::pod_port(), [false, true, true, false]),
+            (UpstreamWire::Serial, [false; 4]),
+            (UpstreamWire::Display, [false; 4]),
+            (UpstreamWire::exec(Stdio::Terminal), [false; 4]),
+        ];
+        for (wire, expected) in cases {
+            let got = [None, Some(&None), Some(&said(1000)), Some(&said(1011))];
+            assert_eq!(
+                got.map(|end| wire.is_ordinary_end(end)),
+                expected,
+                "{wire:?}"
+            );
+        }
     }
 
     #[test]
