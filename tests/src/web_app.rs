@@ -12,6 +12,7 @@
 use std::{convert::Infallible, net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
+use apiserver_generic::request::first;
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
 use http::{HeaderMap, Request, Response, StatusCode, header};
@@ -119,7 +120,7 @@ fn full(body: impl Into<Bytes>) -> Body {
 }
 
 fn redirect(query: &str) -> Response<Body> {
-    let to = query.strip_prefix("to=").unwrap_or("/");
+    let to = first(query, "to").unwrap_or_default();
     let response = Response::builder().status(StatusCode::FOUND);
     let response = response
         .header(header::LOCATION, to)
