@@ -28,6 +28,10 @@ const EVERY: Duration = Duration::from_secs(15);
 /// How long answers under way may take when the server ends; a tunnel knows no end to wait for.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
+/// How long an exchange has to last before its machine is watched: most are over by then, and would cost
+/// kube-apiserver a watch each.
+const LASTING: Duration = Duration::from_secs(2);
+
 /// What an exchange is watched with.
 pub(super) struct Watch {
     pub(super) shared: Arc<Shared>,
@@ -90,7 +94,7 @@ impl Watch {
                     () = drained(&draining, is_tunnel) => Ending::Told(CloseReason::Draining),
                     reason = watched.revoked() => Ending::Told(reason),
                     () = tokio::time::sleep(options.max_duration) => Ending::Told(CloseReason::Expired),
-                    () = over(&followers, &workspace, followed.as_ref()) => {
+                    () = machine_over(&followers, &workspace, followed.as_ref()) => {
                         Ending::End(End::UpstreamLost("its machine is over".into()))
                     }
                 }
@@ -134,6 +138,11 @@ where
         tracing::debug!(%error, "a connection to a guest broke");
     }
     std::future::pending().await
+}
+
+async fn machine_over(followers: &Followers, workspace: &Workspace, machine: Option<&Machine>) {
+    tokio::time::sleep(LASTING).await;
+    over(followers, workspace, machine).await;
 }
 
 async fn drained(draining: &CancellationToken, is_tunnel: bool) {
