@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use apiserver_generic::{Key, storage::StorageError};
+use apiserver_generic::{Key, Revision, storage::StorageError};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -12,6 +12,7 @@ use super::{
     claim::Notice,
     collector::pass_on,
     counters::Counters,
+    ends::Predecessor,
     holders::Tenure,
     record::{self, Wish},
     store::Inner,
@@ -20,13 +21,16 @@ use crate::streams::close::CloseReason;
 
 /// How long a release is tried before the collector takes over.
 pub(super) const RELEASE_LIMIT: Duration = Duration::from_secs(5);
+/// After the first failure, and at most; doubled in between.
 const RETRY: Duration = Duration::from_millis(50);
+const LONGEST_RETRY: Duration = Duration::from_millis(800);
 
 /// An exclusive stream that is ours. Dropping it leaves its object to the collector, so release it.
 pub struct Held {
     inner: Arc<Inner>,
     key: Key,
     claim: String,
+    claimed: Revision,
     told: watch::Receiver<Notice>,
     released: bool,
 }
@@ -41,12 +45,23 @@ impl Held {
             inner: inner.clone(),
             key,
             claim: wish.claim.clone(),
+            claimed: Revision(0),
             released: false,
         }
     }
 
     pub(super) fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The revision at which the claim was made.
+    pub(super) fn claimed_at(&mut self, revision: Revision) {
+        self.claimed = revision;
+    }
+
+    /// What held the name before.
+    pub fn predecessor(&self) -> Predecessor {
+        Predecessor::new(self.inner.clone(), self.key.clone(), self.claimed)
     }
 
     pub(super) fn claim(&self) -> &str {
@@ -74,9 +89,11 @@ impl Held {
     /// Frees the name, or hands the session to whoever took it over. The stream has ended.
     pub async fn release(mut self) {
         let release = async {
+            let mut pause = RETRY;
             while let Err(error) = self.try_release().await {
                 tracing::debug!(%error, session = self.key.name, "a release is tried again");
-                sleep(RETRY).await;
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_RETRY);
             }
         };
         self.released = timeout(RELEASE_LIMIT, release).await.is_ok();

@@ -9,10 +9,10 @@ use apiserver_generic::{
 use apiservice::v1alpha1::WorkspaceSessionSpec;
 use futures::StreamExt as _;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{holders::Holders, record};
+use super::{ends::Ends, holders::Holders, record};
 
 const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
@@ -36,10 +36,13 @@ impl Seen {
 type Sessions = BTreeMap<Key, Arc<Seen>>;
 
 /// Sessions by their key, and the revision at which they were so.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Index {
     sessions: RwLock<Sessions>,
     progress: Progress,
+    /// Names that have become free.
+    pub(super) ends: Ends,
+    lingers: Duration,
 }
 
 /// Where the watch is: 0 while there is none. Who waits is woken in the order in which they came, so
@@ -74,6 +77,16 @@ impl Progress {
 }
 
 impl Index {
+    /// Empty; an end matters for as long as it `lingers`.
+    pub(super) fn new(lingers: Duration) -> Self {
+        Self {
+            sessions: RwLock::default(),
+            progress: Progress::default(),
+            ends: Ends::default(),
+            lingers,
+        }
+    }
+
     /// A session, as of a moment ago.
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Seen>> {
         self.sessions.read().get(key).cloned()
@@ -96,6 +109,11 @@ impl Index {
             None => now > since,
         };
         self.progress.until(moved).await;
+    }
+
+    /// Waits until everything up to this revision has been seen.
+    pub(super) async fn reached(&self, revision: Revision) {
+        self.progress.until(|now| now >= revision).await;
     }
 
     /// Waits until there has been a first list.
@@ -151,6 +169,7 @@ impl Index {
     ) -> Result<(), StorageError> {
         let (sessions, revision) = list(storage).await?;
         *self.sessions.write() = sessions;
+        self.ends.listening(Instant::now());
         // Before anybody is told, so that a claim that begins to listen in between looks by itself.
         self.progress.set(revision);
         for key in holders.keys() {
@@ -177,6 +196,8 @@ impl Index {
             }
             Change::Deleted(stored) => {
                 self.sessions.write().remove(&stored.key);
+                self.ends
+                    .note(stored.key.clone(), Instant::now(), self.lingers);
                 holders.changed(&stored.key, None, stored.revision);
                 stored.revision
             }

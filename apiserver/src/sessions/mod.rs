@@ -9,6 +9,7 @@ pub mod claim;
 mod clock;
 mod collector;
 mod counters;
+mod ends;
 mod heartbeat;
 mod held;
 mod holders;
@@ -27,6 +28,7 @@ mod tests;
 mod timing;
 
 pub use counters::{Counters, Meter};
+pub use ends::Predecessor;
 pub use held::Held;
 pub use seat::Seat;
 pub use shared::Joined;

@@ -81,7 +81,7 @@ impl Sessions {
         let inner = Arc::new(Inner {
             observed: Mutex::new(observed),
             pulse: Pulse::new(timing.fence_after),
-            index: Index::default(),
+            index: Index::new(timing.lingers),
             holders: Arc::default(),
             groups: Groups::default(),
             counting: Pacer::default(),
@@ -189,7 +189,8 @@ impl Sessions {
     }
 
     /// The claim is ours in storage; it is a claim only while we can prove that we live.
-    pub(super) fn hold(&self, held: Held, stored: &Stored) -> Result<Held, ApiError> {
+    pub(super) fn hold(&self, mut held: Held, stored: &Stored) -> Result<Held, ApiError> {
+        held.claimed_at(stored.revision);
         listen(&self.inner, held.key(), held.claim(), stored);
         // Dropping `held` leaves the object to the collector, which is at hand.
         self.ready().map(|()| held)

@@ -26,6 +26,8 @@ pub struct Timing {
     pub shared_after: Duration,
     /// Between two writes of one object's counters.
     pub count_every: Duration,
+    /// How long an upstream may need to notice that a stream of ours has ended.
+    pub lingers: Duration,
 }
 
 impl Default for Timing {
@@ -40,6 +42,7 @@ impl Default for Timing {
             offer_limit: Duration::from_secs(5),
             shared_after: Duration::from_secs(5),
             count_every: Duration::from_secs(60),
+            lingers: Duration::from_secs(5),
         }
     }
 }

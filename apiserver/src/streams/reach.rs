@@ -18,7 +18,7 @@ use super::{
     resolve::{Found, Workspace},
     target::Finder,
 };
-use crate::sessions::{Held, record::Wish};
+use crate::sessions::{Held, Predecessor, record::Wish};
 
 /// How long a dial that nobody wants may take to be told goodbye. Less than a replica has between
 /// losing its claims and others acting on that.
@@ -99,7 +99,8 @@ impl Line {
 
     async fn connect(mut self, means: Means) -> Result<Reached, ApiError> {
         let mut held = self.held.take();
-        let dialled = self.dial(&means, held.as_mut()).await;
+        let before = held.as_ref().map(Held::predecessor);
+        let dialled = self.dial(&means, before, held.as_mut()).await;
         self.held = held;
         match dialled {
             Ok(upstream) => Ok(Reached {
@@ -114,8 +115,13 @@ impl Line {
     }
 
     /// Losing the claim ends the attempt.
-    async fn dial(&self, means: &Means, held: Option<&mut Held>) -> Result<Upstream, ApiError> {
-        let mut dialling = pin!(self.dial_and_confirm(means));
+    async fn dial(
+        &self,
+        means: &Means,
+        before: Option<Predecessor>,
+        held: Option<&mut Held>,
+    ) -> Result<Upstream, ApiError> {
+        let mut dialling = pin!(self.dial_and_confirm(means, before));
         let Some(held) = held else {
             return dialling.await;
         };
@@ -139,7 +145,11 @@ impl Line {
         }
     }
 
-    async fn dial_and_confirm(&self, means: &Means) -> Result<Upstream, ApiError> {
+    async fn dial_and_confirm(
+        &self,
+        means: &Means,
+        before: Option<Predecessor>,
+    ) -> Result<Upstream, ApiError> {
         let dialling = Dialling {
             client: &means.client,
             finder: &means.finder,
@@ -147,6 +157,7 @@ impl Line {
             workspace: &self.workspace,
             found: &self.found,
             takeover: self.takeover,
+            before,
         };
         // Who takes over has waited: the dial goes by a name, which may be somebody else's by now.
         if self.takeover {

@@ -155,7 +155,6 @@ impl Accepted {
                 never = count(&open) => match never {},
             }
         };
-        mode.ended(&found);
         let finding = reason(ending, &finder, &workspace, &found.target);
         let (reason, ()) = tokio::join!(finding, free(&mut relay, seat));
         open.closed(&reason);

@@ -26,6 +26,7 @@ use super::{
     target::Finder,
     wire::ClientWire,
 };
+use crate::sessions::Predecessor;
 
 /// Which mode a request means: some subresources serve more than one, or carry a port.
 pub type Choose = Box<dyn Fn(&Asked) -> Result<Arc<dyn Mode>, ApiError> + Send + Sync>;
@@ -53,6 +54,8 @@ pub struct Dialling<'a> {
     pub found: &'a Found,
     /// Whether whoever has the stream now is to lose it.
     pub takeover: bool,
+    /// What was claimed before this, where the mode is exclusive.
+    pub before: Option<Predecessor>,
 }
 
 /// One kind of stream, for one request.
@@ -117,9 +120,6 @@ pub trait Mode: Send + Sync + 'static {
     /// What was dialled is wanted no more, before [`Mode::greet`] took it: the mode lets go of what it
     /// keeps. The name is still taken.
     fn abandon(&self) {}
-
-    /// The stream of this target has ended; the name is still taken.
-    fn ended(&self, _found: &Found) {}
 }
 
 /// 400 for what a container does not have, with the commands that do have it.

@@ -30,6 +30,7 @@ struct Way {
 impl Dial for Way {
     async fn dial(&self) -> Result<Box<dyn Connection>, ApiError> {
         let dialling = Dialling {
+            before: None,
             client: &self.client,
             finder: &self.finder,
             network: &self.network,

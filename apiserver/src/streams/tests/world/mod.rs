@@ -54,6 +54,8 @@ pub(super) struct World {
     sessions: MemoryStorage,
     dials: mpsc::UnboundedReceiver<(String, Upstream)>,
     address: SocketAddr,
+    /// Another replica, which does not serve yet.
+    other: Parts,
     stop: CancellationToken,
 }
 
@@ -80,6 +82,7 @@ impl World {
         let cluster = Cluster::new(sender);
         let (stop, sockets) = (CancellationToken::new(), Sockets::default());
         let parts = Parts {
+            pod: "pod-1",
             upstream: server::cluster(&cluster).await,
             pods: Pods::new(sockets.clone()),
             sockets: sockets.clone(),
@@ -95,6 +98,10 @@ impl World {
         };
         parts.verbs.0.lock().extend(["get", "create"]);
         let (address, limits) = parts.serve().await;
+        let other = Parts {
+            pod: "pod-2",
+            ..parts.clone()
+        };
         let Parts {
             pods,
             verbs,
@@ -118,6 +125,7 @@ impl World {
             sessions,
             dials,
             address,
+            other,
             stop,
         };
         world.put_workspace(objects::workspace(kind)).await;
@@ -125,6 +133,16 @@ impl World {
         let children = children.map(|(path, object)| (path.to_owned(), object));
         world.cluster.objects.lock().extend(children);
         world
+    }
+
+    /// The same cluster and workspace at another replica: where it is asked.
+    pub(super) async fn other_replica(&self) -> SocketAddr {
+        self.other.serve().await.0
+    }
+
+    /// From now on requests go to this replica.
+    pub(super) fn turn_to(&mut self, replica: SocketAddr) {
+        self.address = replica;
     }
 
     /// Waits until nothing is left: no task, no socket, no session, no counted place.

@@ -37,7 +37,10 @@ use crate::{
 type Handlers = Arc<BTreeMap<&'static str, Arc<dyn Connect>>>;
 
 /// What the server under test is made of.
+#[derive(Clone)]
 pub(super) struct Parts {
+    /// Which replica it is.
+    pub(super) pod: &'static str,
     pub(super) upstream: SocketAddr,
     pub(super) pods: Pods,
     pub(super) sockets: Sockets,
@@ -86,7 +89,7 @@ impl Parts {
         let deps = SessionDeps {
             storage: Arc::new(self.sessions.clone()),
             leases: Arc::new(AlwaysAlive),
-            me: ReplicaId::new("pod-1", "a"),
+            me: ReplicaId::new(self.pod, "a"),
             timing: self.timing,
         };
         let sessions = Sessions::start(deps, &TaskTracker::new(), &self.stop);
