@@ -15,6 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 /// After a failure it is tried again after this.
 const RETRY: Duration = Duration::from_secs(5);
+/// How long one attempt may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// And looked at this often even if nothing was heard of it.
 const RECHECK: Duration = Duration::from_secs(300);
 
@@ -51,10 +53,15 @@ async fn attempt(
     service: &ServiceReference,
     certificates: &Certificates,
 ) -> Duration {
-    match registration::ensure(client, service, certificates.bundle.as_bytes()).await {
-        Ok(()) => RECHECK,
-        Err(error) => {
+    let ensuring = registration::ensure(client, service, certificates.bundle.as_bytes());
+    match tokio::time::timeout(PATIENCE, ensuring).await {
+        Ok(Ok(())) => RECHECK,
+        Ok(Err(error)) => {
             tracing::error!(%error, "not registered; trying again in {} s", RETRY.as_secs());
+            RETRY
+        }
+        Err(_) => {
+            tracing::error!("not registered: no answer within {} s", PATIENCE.as_secs());
             RETRY
         }
     }

@@ -17,6 +17,8 @@ use crate::{
 
 /// A lost write race or a failed look is tried again after this.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long one look may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The Secret is looked at this often even if nothing was heard of it.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 
@@ -117,10 +119,14 @@ impl Manager {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut changes = pin!(watcher(api, config).default_backoff());
         loop {
-            let rest = match self.look().await {
-                Ok(until) => rest(until, Timestamp::now()),
-                Err(error) => {
+            let rest = match tokio::time::timeout(PATIENCE, self.look()).await {
+                Ok(Ok(until)) => rest(until, Timestamp::now()),
+                Ok(Err(error)) => {
                     tracing::warn!(%error, "certificates");
+                    RETRY
+                }
+                Err(_) => {
+                    tracing::warn!("certificates: no answer within {} s", PATIENCE.as_secs());
                     RETRY
                 }
             };

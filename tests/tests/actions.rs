@@ -37,12 +37,9 @@ impl Scene {
             ];
             deployment.kubectl(&arguments).await?;
         }
-        // Each answer counts, also a 503: kube's client would ask again by itself.
-        let mut editor = deployment.plane().config_as("editor", &[])?;
-        editor.default_retry = false;
         let scene = Self {
             admin: deployment.client()?,
-            editor: Client::try_from(editor)?,
+            editor: deployment.plane().client_as("editor", &[])?,
             deployment,
         };
         scene.until_permitted().await?;

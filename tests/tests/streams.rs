@@ -236,10 +236,7 @@ async fn x_02_through_kube_apiserver_reading_opens_nothing_and_creating_alone_ne
             "metadata": {"name": user}, "rules": rules});
         deployment.apply(&role.to_string()).await?;
         bind(&deployment, user, user).await?;
-        // Each answer counts, also a 503: kube's client would ask again by itself.
-        let mut config = deployment.plane().config_as(user, &[])?;
-        config.default_retry = false;
-        let client = Client::try_from(config)?;
+        let client = deployment.plane().client_as(user, &[])?;
         for name in STREAMS {
             let path = format!("{BASE}/{name}");
             let opened = match user {

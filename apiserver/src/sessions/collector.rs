@@ -57,8 +57,16 @@ async fn round(inner: &Inner, offers: &mut Offers) {
     let named: BTreeSet<&str> = sessions.iter().map(|s| s.spec.replica.as_str()).collect();
     let dead = inner.observed.lock().dead_with_lease();
     for replica in dead.iter().filter(|r| !named.contains(r.as_str())) {
-        if let Err(error) = inner.leases.remove(replica).await {
-            tracing::info!(%error, replica, "a dead replica's Lease stays for now");
+        let removing = timeout(inner.timing.renewal_limit, inner.leases.remove(replica));
+        match removing.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::info!(%error, replica, "a dead replica's Lease stays for now");
+            }
+            Err(_) => tracing::info!(
+                replica,
+                "a dead replica's Lease could not be removed in time"
+            ),
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::kinds::Kind;
 const GROUP_VERSION: &str = "kubevirt.io/v1";
 /// Kinds that are served can be listed within this time, else they are looked for again.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Before the first answer, how often it is asked for, and with which pauses.
+const MOMENTS: u32 = 5;
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// Watches KubeVirt's kinds whenever they are served.
 pub(crate) struct KubeVirt {
@@ -34,19 +37,29 @@ struct Running {
 }
 
 impl KubeVirt {
-    /// Runs until the token ends it. `known` is called once the first answer is acted on.
+    /// Runs until the token ends it. `known` is told once the first answer is acted on, or none comes.
     pub(crate) async fn run(self, stop: CancellationToken, known: watch::Sender<bool>) {
         let mut running: Option<Running> = None;
+        let mut silent = 0;
         while !stop.is_cancelled() {
-            match self.is_served().await {
+            let served = self.is_served().await;
+            match served {
                 Some(true) if running.is_none() => running = self.begin(&stop).await,
                 Some(false) if running.is_some() => self.end(running.take()).await,
                 _ => {}
             }
-            known.send_replace(true);
+            silent = if served.is_some() { 0 } else { silent + 1 };
+            // A moment without an answer does not make machines look as if there were no KubeVirt.
+            let is_known = *known.borrow() || served.is_some() || silent > MOMENTS;
+            known.send_replace(is_known);
+            let pause = if is_known {
+                self.every
+            } else {
+                MOMENT.min(self.every)
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(self.every) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
         self.end(running).await;
@@ -54,11 +67,16 @@ impl KubeVirt {
 
     /// `None` when the cluster does not say.
     async fn is_served(&self) -> Option<bool> {
-        match self.client.list_api_group_resources(GROUP_VERSION).await {
-            Ok(list) => Some(has_all(&list)),
-            Err(Error::Api(status)) if status.code == 404 => Some(false),
-            Err(error) => {
+        let asking = self.client.list_api_group_resources(GROUP_VERSION);
+        match tokio::time::timeout(PATIENCE, asking).await {
+            Ok(Ok(list)) => Some(has_all(&list)),
+            Ok(Err(Error::Api(status))) if status.code == 404 => Some(false),
+            Ok(Err(error)) => {
                 debug!(%error, "cannot tell whether KubeVirt is installed");
+                None
+            }
+            Err(_) => {
+                debug!("no answer whether KubeVirt is installed");
                 None
             }
         }

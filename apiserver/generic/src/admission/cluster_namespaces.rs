@@ -1,8 +1,11 @@
 //! Namespaces of the cluster that the server belongs to: a watch of their metadata, and live reads.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -21,6 +24,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{NamespacePhase, Namespaces};
 use crate::{ApiError, Reason};
+
+/// How long kube-apiserver may take to say whether there is a namespace.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 type Metadata = PartialObjectMeta<Namespace>;
 
@@ -74,14 +80,18 @@ impl Namespaces for ClusterNamespaces {
     }
 
     async fn live(&self, name: &str) -> Result<Option<NamespacePhase>, ApiError> {
-        match self.api.get_opt(name).await {
-            Ok(found) => Ok(found.as_ref().map(phase)),
-            Err(error) => Err(ApiError::new(
+        let unknown = |why: String| {
+            ApiError::new(
                 Reason::ServiceUnavailable,
                 format!("it cannot be determined whether the namespace {name:?} exists; please try again"),
             )
             .retry_after(1)
-            .because(error)),
+            .because(why)
+        };
+        match tokio::time::timeout(PATIENCE, self.api.get_opt(name)).await {
+            Ok(Ok(found)) => Ok(found.as_ref().map(phase)),
+            Ok(Err(error)) => Err(unknown(error.to_string())),
+            Err(late) => Err(unknown(late.to_string())),
         }
     }
 }

@@ -5,7 +5,11 @@
 //! [`ConfigMapTrust::follow`] keeps up with it. What is missing or broken later leaves the last
 //! good trust in place: certificates must not stop working because somebody deletes a ConfigMap.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::HeaderName;
@@ -20,6 +24,9 @@ use super::{BundleError, CaBundle, RequestHeader, Trust, TrustStore};
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
+/// How long a server that starts waits for kube-apiserver, and between two questions.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// The ConfigMap cannot be read or understood.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +38,9 @@ pub enum LookupError {
          --role=extension-apiserver-authentication-reader --serviceaccount=YOUR_NS:YOUR_SA"
     )]
     Read(#[from] Box<kube::Error>),
+    /// kube-apiserver did not answer.
+    #[error("cannot read ConfigMap {NAMESPACE}/{NAME}: no answer within {0:?}")]
+    Late(Duration),
     /// A CA bundle in it is broken.
     #[error("key {key} of ConfigMap {NAMESPACE}/{NAME}: {source}")]
     Bundle {
@@ -83,17 +93,35 @@ impl ConfigMapTrust {
         }
     }
 
-    /// Reads it once. A cluster without it is no failure: it may come later.
+    /// Reads it once; kube-apiserver may be busy for a moment. A cluster without it is no failure: it
+    /// may come later.
     ///
     /// # Errors
     /// When it cannot be read or understood.
     pub async fn look_up(&self) -> Result<(), LookupError> {
-        let found = self.api.get_opt(NAME).await;
-        match found.map_err(|e| LookupError::Read(Box::new(e)))? {
+        match self.read().await? {
             Some(map) => self.take(&map),
             None => {
                 tracing::warn!("there is no ConfigMap {NAMESPACE}/{NAME} (yet)");
                 Ok(())
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Option<ConfigMap>, LookupError> {
+        let began = Instant::now();
+        loop {
+            let found = match tokio::time::timeout(PATIENCE, self.api.get_opt(NAME)).await {
+                Ok(found) => found.map_err(|e| LookupError::Read(Box::new(e))),
+                Err(_) => return Err(LookupError::Late(PATIENCE)),
+            };
+            match found {
+                Err(LookupError::Read(error))
+                    if is_passing(&error) && began.elapsed() < PATIENCE =>
+                {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                found => return found,
             }
         }
     }
@@ -126,6 +154,11 @@ impl ConfigMapTrust {
         self.store.update(|trust| merge(trust, found, self.missing));
         Ok(())
     }
+}
+
+/// Whether kube-apiserver answers, but not now.
+fn is_passing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 429 | 500 | 503 | 504))
 }
 
 /// Replaces the parts that are looked up; what is not there any more is kept.

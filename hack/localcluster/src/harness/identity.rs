@@ -25,11 +25,13 @@ pub(super) async fn load(path: &Path) -> Result<Config, HarnessError> {
 }
 
 /// A client for `config`. Each call makes a new one: a client lives on the runtime that made it, and every test has
-/// its own.
+/// its own. It asks once: a test is told each answer, where kube would ask again by itself on 429, 503 and 504.
 pub(super) fn client(config: &Config) -> Result<Client, HarnessError> {
-    let doing = || format!("making a client for {}", config.cluster_url);
-    Client::try_from(config.clone()).map_err(|e| HarnessError::Api {
-        doing: doing(),
+    let url = config.cluster_url.clone();
+    let mut config = config.clone();
+    config.default_retry = false;
+    Client::try_from(config).map_err(|e| HarnessError::Api {
+        doing: format!("making a client for {url}"),
         source: Box::new(e),
     })
 }

@@ -7,6 +7,7 @@ use http::Request;
 use kube::{Client, core::WatchEvent};
 
 use super::{
+    PATIENCE,
     envelope::{self, Content, Envelope},
     errors,
 };
@@ -22,7 +23,14 @@ pub(super) async fn begin(
     client: &Client,
     request: Request<Vec<u8>>,
 ) -> Result<Changes, StorageError> {
-    let events = client.request_events::<serde_json::Value>(request).await;
+    let asking = client.request_events::<serde_json::Value>(request);
+    let events =
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .map_err(|_| StorageError::Unavailable {
+                message: format!("no watch within {} s", PATIENCE.as_secs()),
+                retry_after: None,
+            })?;
     let events = events.map_err(errors::from_kube)?.boxed();
     let changes = stream::try_unfold(events, |mut events| async move {
         match tokio::time::timeout(SILENCE, events.next()).await {
