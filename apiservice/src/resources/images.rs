@@ -78,8 +78,8 @@ impl Strategy for ImageStrategy {
         validation::image(&self.row.schema, object)
     }
 
-    fn validate_update(&self, new: &Object, _: &Object, _: Option<&str>) -> Vec<Cause> {
-        validation::image(&self.row.schema, new)
+    fn validate_update(&self, new: &Object, old: &Object, _: Option<&str>) -> Vec<Cause> {
+        validation::image_update(&self.row.schema, new, old)
     }
 
     fn cells(&self, object: &Object, now: i64) -> Vec<Value> {

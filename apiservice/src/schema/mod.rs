@@ -40,6 +40,11 @@ pub fn quantity(_: &mut SchemaGenerator) -> Schema {
     wrap(json!({"x-kubernetes-int-or-string": true, "format": "quantity"}))
 }
 
+/// A resource quantity that is always text.
+pub fn quantity_text(_: &mut SchemaGenerator) -> Schema {
+    wrap(json!({"type": "string", "format": "quantity"}))
+}
+
 fn wrap(value: serde_json::Value) -> Schema {
     Schema::try_from(value).unwrap_or_default()
 }

@@ -97,6 +97,7 @@ pub struct ImageSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_ports: Vec<NamedPort>,
     /// Size of `/dev/shm`.
+    #[schemars(schema_with = "schema::quantity_text")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_shared_memory: Option<String>,
     /// Home directory.

@@ -1,11 +1,13 @@
 //! What a valid object is, beyond its schema. Pure: every function takes values and gives causes.
 
+mod amounts;
 mod image;
 mod names;
+mod pod;
 mod ssh;
 mod workspace;
 
-pub use image::image;
+pub use image::{image, image_update};
 pub use names::dns_label;
 pub use workspace::{workspace, workspace_update};
 
@@ -46,6 +48,14 @@ fn invalid(field: &str, value: &str, why: &str) -> Cause {
         "FieldValueInvalid",
         field,
         format!("Invalid value: {value:?}: {why}"),
+    )
+}
+
+fn invalid_value(field: &str, value: &Value, why: &str) -> Cause {
+    cause(
+        "FieldValueInvalid",
+        field,
+        format!("Invalid value: {value}: {why}"),
     )
 }
 

@@ -8,7 +8,7 @@ use apiserver_generic::{
 };
 use serde_json::Value;
 
-use super::{by_schema, cause, dns_label, invalid, name, ssh};
+use super::{amounts, by_schema, cause, dns_label, invalid, name, pod, ssh};
 use crate::resources::HOST_KEYS;
 
 const TEMPLATE: &str = "/spec/template/metadata";
@@ -23,6 +23,13 @@ pub fn workspace(row: &Value, object: &Object) -> Vec<Cause> {
     causes.extend(template_metadata(object));
     causes.extend(containers(object));
     causes.extend(guest_mounts(object));
+    causes.extend(amounts::quantities(row, object));
+    let spec = object.pointer("/spec/template/spec");
+    let spec = spec.unwrap_or(&Value::Null);
+    causes.extend(match object.str_at("/spec/type") {
+        Some("vm") => pod::machine(spec),
+        _ => pod::pod(spec),
+    });
     causes
 }
 
@@ -40,6 +47,11 @@ pub fn workspace_update(
         };
     }
     let mut causes = workspace(row, new);
+    if !causes.is_empty() {
+        // What was stored before there was a rule can still be changed otherwise, and deleted.
+        let known = workspace(row, old);
+        causes.retain(|cause| !known.contains(cause));
+    }
     let (before, after) = (old.str_at("/spec/type"), new.str_at("/spec/type"));
     if before.unwrap_or("container") != after.unwrap_or("container") {
         let text = "the type of a workspace cannot be changed: make a new workspace, or delete this one first";
@@ -308,6 +320,85 @@ mod tests {
             let fields: Vec<_> = causes.iter().map(|c| c.field.as_str()).collect();
             assert_eq!(fields, expected, "{causes:?}");
         }
+    }
+
+    #[test]
+    fn amounts_that_are_none_or_below_zero_name_their_field() {
+        let row = schema::of::<v1alpha1::Workspace>();
+        let first = "spec.template.spec.containers[0].resources";
+        let container = |value: Value| json!({"name": "a", "image": "i", "resources": {"limits": {"memory": value}}});
+        for kind in ["vm", "container", "scratch"] {
+            for bad in [
+                json!("abc"),
+                json!(""),
+                json!("-1"),
+                json!(-1),
+                json!("1 Gi"),
+                json!("2GiB"),
+            ] {
+                let spec = json!({"type": kind, "template": {"spec": {"containers": [container(bad.clone())]}}});
+                let causes = workspace(&row, &object(spec));
+                assert_eq!(causes.len(), 1, "{kind} {bad} {causes:?}");
+                assert_eq!(causes[0].field, format!("{first}.limits[memory]"));
+                assert_eq!(causes[0].reason, "FieldValueInvalid");
+                assert!(
+                    causes[0]
+                        .message
+                        .starts_with(&format!("Invalid value: {bad}: must be "))
+                );
+            }
+            for good in [
+                json!("2Gi"),
+                json!(0),
+                json!("1e3"),
+                json!(1.5),
+                json!("0.5Gi"),
+            ] {
+                let spec = json!({"type": kind, "template": {"spec": {"containers": [container(good.clone())]}}});
+                assert_eq!(workspace(&row, &object(spec)), vec![], "{kind} {good}");
+            }
+        }
+        let elsewhere = json!({"template": {"spec": {
+            "containers": [{"name": "a", "image": "i"}],
+            "initContainers": [{"name": "b", "image": "i", "resources": {"requests": {"cpu": "many"}}}],
+            "overhead": {"cpu": "-1m"},
+            "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "big"}},
+                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "-1Gi"}}}}}}]}}});
+        let mut fields: Vec<String> = workspace(&row, &object(elsewhere))
+            .into_iter()
+            .map(|c| c.field)
+            .collect();
+        fields.sort();
+        assert_eq!(
+            fields,
+            [
+                "spec.template.spec.initContainers[0].resources.requests[cpu]",
+                "spec.template.spec.overhead[cpu]",
+                "spec.template.spec.volumes[0].emptyDir.sizeLimit",
+                "spec.template.spec.volumes[1].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_stored_before_a_rule_can_be_changed_otherwise() {
+        let row = schema::of::<v1alpha1::Workspace>();
+        let with = |image: &str, memory: &str| {
+            object(with_container(
+                json!({"name": "a", "image": image, "resources": {"limits": {"memory": memory}}}),
+            ))
+        };
+        let old = with("i", "lots");
+        assert_eq!(
+            workspace_update(&row, &with("j", "lots"), &old, None),
+            vec![]
+        );
+        assert_eq!(
+            workspace_update(&row, &with("j", "1Gi"), &old, None),
+            vec![]
+        );
+        let causes = workspace_update(&row, &with("i", "more"), &old, None);
+        assert_eq!(causes.len(), 1, "{causes:?}");
     }
 
     #[test]

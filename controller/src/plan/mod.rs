@@ -13,7 +13,6 @@ mod paused;
 mod pods;
 mod ports;
 mod problem;
-mod quantity;
 mod resources;
 mod service;
 mod unsupported;

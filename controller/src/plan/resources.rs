@@ -4,11 +4,11 @@
 //! - Guest memory: the entry's `memoryLimit`, else the memory limit, else the request, else 2Gi.
 //! - The launcher pod's memory is that, or the entry's `memoryRequest` where it is more.
 
+use apiservice::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::catalog::Settings;
 use super::problem::Problem;
-use super::quantity::Quantity;
 
 const DEFAULT_GIBIBYTES: u16 = 2;
 /// No guest boots with less; it is what `memory: 2048` (bytes, meant as megabytes) runs into.

@@ -8,14 +8,14 @@ const NANOS: i128 = 1_000_000_000;
 
 /// A quantity with its value in billionths, so that `500m` and `1n` are exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Quantity {
+pub struct Quantity {
     text: String,
     nanos: i128,
 }
 
 impl Quantity {
     /// Reads a string or a bare number; `None` for anything that is no quantity.
-    pub(crate) fn read(value: &Value) -> Option<Self> {
+    pub fn read(value: &Value) -> Option<Self> {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
@@ -26,7 +26,7 @@ impl Quantity {
     }
 
     /// So many gibibytes.
-    pub(crate) fn gibibytes(count: u16) -> Self {
+    pub fn gibibytes(count: u16) -> Self {
         Self {
             text: format!("{count}Gi"),
             nanos: i128::from(count) * (1 << 30) * NANOS,
@@ -34,17 +34,27 @@ impl Quantity {
     }
 
     /// As its author wrote it.
-    pub(crate) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Rounded up to a whole number, as `Quantity.Value()` does.
-    pub(crate) fn ceil(&self) -> i128 {
+    pub fn ceil(&self) -> i128 {
         self.nanos.div_euclid(NANOS) + i128::from(self.nanos.rem_euclid(NANOS) != 0)
     }
 
+    /// Whether this is below zero.
+    pub fn is_negative(&self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether this is zero.
+    pub fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
     /// Whether this is less than the other.
-    pub(crate) fn is_less(&self, other: &Self) -> bool {
+    pub fn is_less(&self, other: &Self) -> bool {
         self.nanos < other.nanos
     }
 }
@@ -155,5 +165,12 @@ mod tests {
         assert!(a.is_less(&b) && !b.is_less(&a));
         assert_eq!(b.text(), "1024Mi");
         assert_eq!(Quantity::read(&json!("2Gi")), Some(Quantity::gibibytes(2)));
+        let sign = |text: &str| {
+            let read = Quantity::read(&json!(text)).unwrap();
+            (read.is_negative(), read.is_zero())
+        };
+        assert_eq!(sign("-1n"), (true, false));
+        assert_eq!(sign("-0"), (false, true));
+        assert_eq!(sign("1n"), (false, false));
     }
 }
