@@ -122,4 +122,6 @@ impl Registry {
 }
 
 #[cfg(test)]
+mod stale_tests;
+#[cfg(test)]
 mod tests;

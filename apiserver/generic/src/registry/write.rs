@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ApiError, Object,
     admission::{Operation, Review},
-    storage::{Key, Revision, StorageError, Stored},
+    storage::{Key, Revision, StorageError},
 };
 
 /// How often a generated name may be taken already.
@@ -195,6 +195,9 @@ impl Registry {
         .await
     }
 
+    /// Begins with the object as the cache knows it, and looks into the storage once that turns out
+    /// not to be enough: what is written is guarded by the revision in any case, and whatever else
+    /// is answered (a refusal, that nothing changes, a trial) must be true of the stored object.
     async fn change(
         &self,
         writer: &Writer,
@@ -203,16 +206,39 @@ impl Registry {
         mut propose: impl FnMut(&Object) -> Result<(Object, Vec<String>), ApiError> + Send,
     ) -> Result<Written, ApiError> {
         let fail = |error| from_storage(self.resource(), &key.name, error);
+        let mut known = self.cache().get(key);
         for _ in 0..RETRIES {
-            let old = self.parts.storage.get(key).await.map_err(fail)?;
-            let (new, warnings) = propose(&old.object)?;
-            let attempt = self.attempt(writer, key, subresource, old, new);
-            match attempt.await? {
-                Attempt::Done(mut written) => {
-                    written.warnings.splice(0..0, warnings);
-                    return Ok(written);
+            let cached = known.take();
+            let is_current = cached.is_none();
+            let (old, revision) = match cached {
+                Some(item) => (item.object.clone(), item.revision),
+                None => {
+                    let stored = self.parts.storage.get(key).await.map_err(fail)?;
+                    (stored.object, stored.revision)
                 }
-                Attempt::Outrun => {}
+            };
+            let proposed = propose(&old);
+            let decided = match proposed {
+                Ok((new, warnings)) => {
+                    self.decide(writer, key, subresource, &old, new, warnings)
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            let (fate, written) = match decided {
+                Ok((Fate::Unchanged, _)) | Err(_) if !is_current => continue,
+                Ok(_) if writer.dry_run && !is_current => continue,
+                decided => decided?,
+            };
+            if fate == Fate::Unchanged || writer.dry_run {
+                return Ok(written);
+            }
+            let Written { object, warnings } = written;
+            match self.store(writer, key, fate, object, revision).await {
+                Ok(object) => return Ok(Written { object, warnings }),
+                Err(StorageError::Conflict) => {}
+                Err(StorageError::NotFound) if !is_current => {}
+                Err(error) => return Err(fail(error)),
             }
         }
         let row = self.resource();
@@ -224,34 +250,29 @@ impl Registry {
         ))
     }
 
-    /// One try. A caller who named a version that has been overtaken meanwhile is told so by the
-    /// next try's identity check.
-    async fn attempt(
+    /// What becomes of one proposal. A caller who named a version that has been overtaken meanwhile is
+    /// told so by the next try's identity check.
+    async fn decide(
         &self,
         writer: &Writer,
         key: &Key,
         subresource: Option<&str>,
-        old: Stored,
+        old: &Object,
         mut new: Object,
-    ) -> Result<Attempt, ApiError> {
-        let (strategy, revision, old) = (self.strategy(), old.revision, old.object);
-        update::check_identity(strategy, &new, &old)?;
-        let mut warnings = update::prepare(strategy, &mut new, &old, subresource);
-        let review = self.review(Operation::Update, writer, key, subresource, Some(&old));
+        mut warnings: Vec<String>,
+    ) -> Result<(Fate, Written), ApiError> {
+        let strategy = self.strategy();
+        update::check_identity(strategy, &new, old)?;
+        warnings.extend(update::prepare(strategy, &mut new, old, subresource));
+        let review = self.review(Operation::Update, writer, key, subresource, Some(old));
         warnings.extend(self.admit(review, &mut new).await?);
-        update::validate(strategy, &new, &old, subresource)?;
-        let fate = update::fate(&new, &old);
-        if fate == Fate::Unchanged || writer.dry_run {
-            return Ok(Attempt::Done(Written {
-                object: new,
-                warnings,
-            }));
-        }
-        match self.store(writer, key, fate, new, revision).await {
-            Ok(object) => Ok(Attempt::Done(Written { object, warnings })),
-            Err(StorageError::Conflict) => Ok(Attempt::Outrun),
-            Err(error) => Err(from_storage(self.resource(), &key.name, error)),
-        }
+        update::validate(strategy, &new, old, subresource)?;
+        let fate = update::fate(&new, old);
+        let written = Written {
+            object: new,
+            warnings,
+        };
+        Ok((fate, written))
     }
 
     async fn store(
@@ -300,13 +321,6 @@ impl Registry {
         }
         Ok(warnings)
     }
-}
-
-/// How one try of a change ended.
-enum Attempt {
-    Done(Written),
-    /// Another writer was faster.
-    Outrun,
 }
 
 fn no_unique_name(mut error: ApiError) -> ApiError {
