@@ -63,37 +63,78 @@ impl Action {
     /// Whether `now` is what was asked for. After a restart that is another life of the guest than `before`.
     fn is_reached(self, before: &Value, now: &Value) -> bool {
         match self {
-            Self::Start { .. } => is_ready(now),
+            Self::Start { paused: false } => is_ready(now),
+            Self::Start { paused: true } => is_ready(now) || ready(now)["reason"] == "Paused",
             Self::Stop => phase(now) == "Stopped",
-            Self::Reboot { .. } | Self::Reset => {
-                is_ready(now) && ready_since(now) != ready_since(before)
-            }
+            Self::Reset => is_restarted(before, now),
+            Self::Reboot { .. } => is_restarted(before, now) || has_agent_back(before, now),
         }
     }
+
+    /// Whether anything will tell that this is done. A guest that reboots in its machine leaves the
+    /// machine as it was, and ready; only its agent goes and comes back.
+    fn can_be_seen(self, before: &Value) -> bool {
+        let in_place = matches!(self, Self::Reboot { .. }) && before["spec"]["type"] == "vm";
+        !in_place || is_true(condition(before, AGENT))
+    }
+}
+
+/// The condition that a guest agent answers.
+const AGENT: &str = "AgentConnected";
+
+/// Whether it became ready again in between.
+fn is_restarted(before: &Value, now: &Value) -> bool {
+    is_ready(now) && since(ready(now)) != since(ready(before))
+}
+
+/// Whether the guest's agent went and came back.
+fn has_agent_back(before: &Value, now: &Value) -> bool {
+    let agent = condition(now, AGENT);
+    is_ready(now) && is_true(agent) && since(agent) != since(condition(before, AGENT))
 }
 
 fn phase(workspace: &Value) -> &str {
     workspace["status"]["phase"].as_str().unwrap_or("Pending")
 }
 
-fn ready(workspace: &Value) -> &Value {
+fn condition<'a>(workspace: &'a Value, kind: &str) -> &'a Value {
     let conditions = workspace["status"]["conditions"].as_array();
-    let found = conditions
-        .into_iter()
-        .flatten()
-        .find(|c| c["type"] == "Ready");
+    let found = conditions.into_iter().flatten().find(|c| c["type"] == kind);
     found.unwrap_or(&Value::Null)
 }
 
+fn ready(workspace: &Value) -> &Value {
+    condition(workspace, "Ready")
+}
+
 fn is_ready(workspace: &Value) -> bool {
-    ready(workspace)["status"] == "True"
+    is_true(ready(workspace))
 }
 
-fn ready_since(workspace: &Value) -> &Value {
-    &ready(workspace)["lastTransitionTime"]
+fn is_true(condition: &Value) -> bool {
+    condition["status"] == "True"
 }
 
-/// Phase and reason, for people who wait.
+fn since(condition: &Value) -> &Value {
+    &condition["lastTransitionTime"]
+}
+
+impl Action {
+    /// What is waited for, for people who wait.
+    fn progress(self, now: &Value) -> String {
+        match self {
+            Self::Reboot { .. } if is_ready(now) && now["spec"]["type"] == "vm" => {
+                match is_true(condition(now, AGENT)) {
+                    true => "the guest has not gone down yet".to_owned(),
+                    false => "the guest reboots; its agent is not back yet".to_owned(),
+                }
+            }
+            _ => progress(now),
+        }
+    }
+}
+
+/// Phase and reason.
 fn progress(workspace: &Value) -> String {
     let text = |field: &str| ready(workspace)[field].as_str().unwrap_or_default();
     let (phase, reason, message) = (phase(workspace), text("reason"), text("message"));
@@ -122,16 +163,24 @@ pub async fn act(cluster: &Cluster, options: cli::Action, action: Action) -> any
     };
     let answer = post(cluster, &target, action, dry_run).await?;
     let done = format!("workspace/{} {}", target.name, action.done());
-    if !wait {
+    let seen = wait && action.can_be_seen(&before);
+    if !seen {
         let said = answer["message"].as_str().unwrap_or(&done);
         let suffix = if dry_run { " (server dry run)" } else { "" };
         say::out(&format!("{said}{suffix}"))?;
+    }
+    if wait && !seen {
+        say::note(UNSEEN);
+    }
+    if !seen {
         return Ok(0);
     }
     wait_until_reached(cluster, &target, action, &before, timeout).await?;
     say::out(&done)?;
     Ok(0)
 }
+
+const UNSEEN: &str = "Not waited for: the guest has no agent that answers (qemu-guest-agent), and nothing else tells when it has rebooted.";
 
 /// The server's answer, a Status that says in a sentence what is done.
 pub async fn post(
@@ -163,14 +212,14 @@ async fn wait_until_reached(
         if action.is_reached(before, &now) {
             return Ok(());
         }
-        let progress = progress(&now);
+        let progress = action.progress(&now);
         if said != progress {
             say::note(&format!("Waiting for {name}: {progress}"));
             said = progress;
         }
         if start.elapsed() >= timeout {
             bail!(
-                "{name} is {said} after {timeout:?}; `kubectl describe workspace {name} -n {namespace}` says more"
+                "{name}: {said} after {timeout:?}; `kubectl describe workspace {name} -n {namespace}` says more"
             );
         }
         tokio::time::sleep(POLL).await;
@@ -223,6 +272,38 @@ mod tests {
             );
         }
         assert!(!START.is_reached(&json!({}), &json!({})));
+        let mut paused = workspace("Running", "False", "2");
+        paused["status"]["conditions"][0]["reason"] = json!("Paused");
+        assert!(Action::Start { paused: true }.is_reached(&before, &paused));
+        assert!(!START.is_reached(&before, &paused));
+    }
+
+    #[test]
+    fn a_guest_that_reboots_in_its_machine_is_seen_by_its_agent_alone() {
+        let vm = |agent: Option<(&str, &str)>| {
+            let mut vm = workspace("Running", "True", "1");
+            vm["spec"] = json!({"type": "vm"});
+            let conditions = vm["status"]["conditions"].as_array_mut().unwrap();
+            conditions.extend(agent.map(|(status, since)| {
+                json!({"type": "AgentConnected", "status": status, "lastTransitionTime": since})
+            }));
+            vm
+        };
+        let before = vm(Some(("True", "1")));
+        assert!(REBOOT.can_be_seen(&before));
+        assert!(!REBOOT.is_reached(&before, &before));
+        assert!(!REBOOT.is_reached(&before, &vm(Some(("False", "2")))));
+        assert!(REBOOT.is_reached(&before, &vm(Some(("True", "3")))));
+        assert!(!REBOOT.can_be_seen(&vm(None)) && !REBOOT.can_be_seen(&vm(Some(("False", "1")))));
+        // What replaces the machine or the pod is seen in any case.
+        assert!(Action::Reset.can_be_seen(&vm(None)));
+        assert!(REBOOT.can_be_seen(&workspace("Running", "True", "1")));
+        for (now, words) in [
+            (before.clone(), "not gone down yet"),
+            (vm(Some(("False", "2"))), "not back yet"),
+        ] {
+            assert!(REBOOT.progress(&now).contains(words));
+        }
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! `kubectl workspace console`. Entry points: [`console`], [`boot`].
 
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use http::Method;
@@ -19,7 +18,7 @@ use crate::relay::{Framing, Outcome, Relay};
 use crate::say;
 use crate::target::Target;
 use crate::terminal::{self, Raw};
-use crate::upgrade::{Stream, open_when_ready};
+use crate::upgrade::{Patience, Stream, open_when_ready};
 
 const SUBRESOURCE: &str = "console";
 const KUBEVIRT: &str = "/apis/subresources.kubevirt.io/v1";
@@ -41,7 +40,8 @@ pub async fn console(cluster: &Cluster, options: cli::Console) -> anyhow::Result
         serial: kind == "vm",
         terminal: std::io::stdin().is_terminal(),
     };
-    let opened = open(cluster, &target, line, takeover, timeout).await?;
+    let patience = Patience::of(timeout);
+    let opened = open(cluster, &target, line, takeover, patience).await?;
     say::note(&line.greeting(&target.name));
     session(opened, &target, line.stty(stty, terminal::size())).await
 }
@@ -64,7 +64,8 @@ pub async fn boot(cluster: &Cluster, options: cli::Start) -> anyhow::Result<u8> 
         serial: true,
         terminal: std::io::stdin().is_terminal(),
     };
-    let opened = open(cluster, &target, line, false, timeout).await?;
+    let patience = Patience::of(Some(timeout));
+    let opened = open(cluster, &target, line, false, patience).await?;
     unpause(cluster, &target).await?;
     say::note(&line.greeting(&target.name));
     session(opened, &target, String::new()).await
@@ -153,10 +154,10 @@ async fn open(
     target: &Target,
     line: Line,
     takeover: bool,
-    timeout: Duration,
+    patience: Patience,
 ) -> anyhow::Result<(Stream, Framing)> {
     let path = line.path(target, takeover);
-    let (stream, protocol) = open_when_ready(cluster, &path, line.protocols(), timeout).await?;
+    let (stream, protocol) = open_when_ready(cluster, &path, line.protocols(), patience).await?;
     Ok((stream, framing(&protocol)))
 }
 

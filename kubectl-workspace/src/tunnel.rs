@@ -69,6 +69,20 @@ pub enum End {
     Stream(Ending),
 }
 
+/// What the server says where our end was the end of both.
+const FOR_BOTH: &str = "no half-close";
+
+impl End {
+    /// Whether the other side could say no more once we had said all, for lack of a half-close.
+    pub fn is_for_both(&self) -> bool {
+        match self {
+            Self::FinishedForBoth => true,
+            Self::Stream(Ending::Closed { code: 1000, reason }) => reason.contains(FOR_BOTH),
+            Self::Finished | Self::LocalGone | Self::Stream(_) => false,
+        }
+    }
+}
+
 /// Carries bytes until both directions have ended, and then the stream.
 pub async fn relay<R, W, S>(reader: R, writer: W, mut stream: WebSocketStream<S>, wire: Wire) -> End
 where

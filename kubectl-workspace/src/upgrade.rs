@@ -33,10 +33,20 @@ pub enum OpenError {
     /// The workspace is starting, its guest does not listen yet, or the server is busy: ask again.
     #[error("{message}")]
     NotYet {
+        /// What is waited for.
+        what: Pending,
         /// In the server's words.
         message: String,
         /// When to ask again.
         retry_after: Duration,
+    },
+    /// It was asked for again and again.
+    #[error("{message}; asked for {} s, which --timeout changes", .waited.as_secs())]
+    NeverReady {
+        /// The last answer, in the server's words.
+        message: String,
+        /// For how long.
+        waited: Duration,
     },
     /// Somebody else holds it.
     #[error("{0}")]
@@ -44,6 +54,41 @@ pub enum OpenError {
     /// Everything else.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+}
+
+/// What is not there yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// The workspace is starting.
+    Start,
+    /// It runs, and nothing answers.
+    Answer,
+}
+
+/// How long to ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// While the workspace starts.
+    start: Duration,
+    /// While it runs and nothing answers: a guest that boots is faster, and in many nothing ever will.
+    answer: Duration,
+}
+
+impl Patience {
+    /// What the user said, for both; else 5 min for a start and 2 min for an answer.
+    pub fn of(timeout: Option<Duration>) -> Self {
+        Self {
+            start: timeout.unwrap_or(Duration::from_secs(300)),
+            answer: timeout.unwrap_or(Duration::from_secs(120)),
+        }
+    }
+
+    fn of_pending(self, what: Pending) -> Duration {
+        match what {
+            Pending::Start => self.start,
+            Pending::Answer => self.answer,
+        }
+    }
 }
 
 /// Who holds a stream that only one can have.
@@ -77,29 +122,44 @@ impl std::fmt::Display for Holder {
 }
 
 /// Opens `path` with the first of `protocols` that the server takes, and says which. While it is told to come back
-/// it asks again, for as long as `timeout`, and says so once.
+/// it asks again, for as long as it has patience with what is pending, and says so once.
 pub async fn open_when_ready(
     cluster: &Cluster,
     path: &str,
     protocols: &[&str],
-    timeout: Duration,
+    patience: Patience,
 ) -> Result<(Stream, String), OpenError> {
-    let start = Instant::now();
+    let (mut start, mut answer) = (None, None);
     let mut said = String::new();
     loop {
-        match open(cluster, path, protocols).await {
+        let (what, message, retry_after) = match open(cluster, path, protocols).await {
             Err(OpenError::NotYet {
+                what,
                 message,
                 retry_after,
-            }) if start.elapsed() + retry_after <= timeout => {
-                if said != message {
-                    crate::say::note(&format!("Waiting: {message}"));
-                    said = message;
-                }
-                tokio::time::sleep(retry_after).await;
-            }
+            }) => (what, message, retry_after),
             done => return done,
+        };
+        let since = match what {
+            Pending::Start => start.get_or_insert_with(Instant::now),
+            Pending::Answer => answer.get_or_insert_with(Instant::now),
+        };
+        let (waited, most) = (since.elapsed(), patience.of_pending(what));
+        if waited + retry_after > most {
+            return Err(match most {
+                Duration::ZERO => OpenError::NotYet {
+                    what,
+                    message,
+                    retry_after,
+                },
+                _ => OpenError::NeverReady { message, waited },
+            });
         }
+        if said != message {
+            crate::say::note(&format!("Waiting: {message}"));
+            said = message;
+        }
+        tokio::time::sleep(retry_after).await;
     }
 }
 
@@ -159,10 +219,15 @@ fn accepted(headers: &HeaderMap, key: &str, protocols: &[&str]) -> Result<String
     Ok(protocol.to_owned())
 }
 
-/// 400 with Retry-After is a workspace that starts, 503 with it a guest or a server that does not answer yet, 409 with `SessionHeld` a stream that is held.
+/// 400 with Retry-After is a workspace that starts, 503 with it a guest or a server that does not answer yet, 409 with
+/// `SessionHeld` a stream that is held.
 fn classify(refusal: Refusal) -> OpenError {
     match (refusal.code, refusal.retry_after, holder(&refusal)) {
         (400 | 503, Some(seconds), _) => OpenError::NotYet {
+            what: match refusal.code {
+                400 => Pending::Start,
+                _ => Pending::Answer,
+            },
             message: refusal.message,
             retry_after: Duration::from_secs(seconds.clamp(1, 10)),
         },
@@ -225,6 +290,16 @@ mod tests {
         }
         let plain = answer(200, None, "{}");
         assert!(plain.to_string().contains("Upgrade"), "{plain}");
+    }
+
+    #[test]
+    fn a_start_is_waited_for_longer_than_an_answer_unless_the_user_says_how_long() {
+        let both = |patience: Patience| {
+            [Pending::Start, Pending::Answer].map(|what| patience.of_pending(what).as_secs())
+        };
+        assert_eq!(both(Patience::of(None)), [300, 120]);
+        let said = Some(Duration::from_secs(7));
+        assert_eq!(both(Patience::of(said)), [7, 7]);
     }
 
     #[test]

@@ -39,9 +39,9 @@ pub enum Output {
 pub struct Console {
     /// NAME or NAME/NAMESPACE
     pub workspace: Typed,
-    /// How long to wait for a workspace that is starting, or a guest that does not answer yet
-    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time::parse)]
-    pub timeout: Duration,
+    /// How long to wait for a workspace that is starting (5m), or a guest that does not answer yet (2m)
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub timeout: Option<Duration>,
     /// End the session of whoever holds the console
     #[arg(long)]
     pub takeover: bool,
@@ -79,9 +79,9 @@ pub struct Vnc {
     /// End the session of whoever holds the display
     #[arg(long, conflicts_with = "screenshot")]
     pub takeover: bool,
-    /// How long to wait for a workspace that is starting, or a guest that does not answer yet
-    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time::parse)]
-    pub timeout: Duration,
+    /// How long to wait for a workspace that is starting (5m), or a guest that does not answer yet (2m)
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub timeout: Option<Duration>,
 }
 
 /// What `ssh` and `cp` hand on to OpenSSH.
@@ -117,9 +117,9 @@ pub struct Ssh {
     /// Accept the guest's new host key in place of the pinned one; needs update on workspaces
     #[arg(long)]
     pub accept_new_host_key: bool,
-    /// How long to wait for a workspace that is starting, or a guest that does not answer yet
-    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = time::parse)]
-    pub timeout: Duration,
+    /// How long to wait for a workspace that is starting (5m), or a guest that does not answer yet (2m)
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    pub timeout: Option<Duration>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub shared: Shared,

@@ -22,7 +22,7 @@ use crate::cluster::Cluster;
 use crate::say;
 use crate::target::Target;
 use crate::tunnel::{End, PROTOCOLS, Wire, relay};
-use crate::upgrade::{Stream, open, open_when_ready};
+use crate::upgrade::{Patience, Stream, open, open_when_ready};
 
 pub use listen::{Address, ListenError, addresses, listen};
 pub use ports::{Pair, Ports, PortsError};
@@ -54,7 +54,7 @@ pub async fn port_forward(cluster: &Cluster, options: cli::PortForward) -> anyho
             subresource: SUBRESOURCE,
             path: &path,
         };
-        return self::stdio(cluster, tunnel, Duration::ZERO).await;
+        return self::stdio(cluster, tunnel, Patience::of(Some(Duration::ZERO))).await;
     }
     let addresses = addresses(&address)?;
     let mut listeners = Vec::new();
@@ -154,11 +154,12 @@ impl Forward {
     fn tell(&self, end: &End, peer: SocketAddr, remote: u16) {
         match end {
             End::Finished | End::LocalGone => {}
-            End::FinishedForBoth => {
+            end if end.is_for_both() => {
                 if !self.half_close_missing.swap(true, Ordering::Relaxed) {
                     say::note(NO_HALF_CLOSE);
                 }
             }
+            End::FinishedForBoth => {}
             End::Stream(ending) => {
                 let command = self.target.command("port-forward");
                 let way = Way {
@@ -178,7 +179,7 @@ impl Forward {
     }
 }
 
-const NO_HALF_CLOSE: &str = "Note: on the way to this workspace the end of one direction cannot be told from the end of both. A connection ends when the local side has sent all.";
+const NO_HALF_CLOSE: &str = "Note: on the way to this workspace the end of one direction cannot be told from the end of both. A connection ends when the local side has sent all, and what the guest has not answered by then is lost.";
 
 fn local_port(connection: &TcpStream) -> u16 {
     connection.local_addr().map_or(0, |address| address.port())
@@ -196,14 +197,22 @@ pub struct Tunnel<'a> {
 }
 
 /// Carries one connection between standard input and output, for ProxyCommand. Its own words go to standard error.
-pub async fn stdio(cluster: &Cluster, tunnel: Tunnel<'_>, timeout: Duration) -> anyhow::Result<u8> {
+pub async fn stdio(
+    cluster: &Cluster,
+    tunnel: Tunnel<'_>,
+    patience: Patience,
+) -> anyhow::Result<u8> {
     let Tunnel {
         target,
         subresource,
         path,
     } = tunnel;
-    let (stream, protocol) = open_when_ready(cluster, path, &PROTOCOLS, timeout).await?;
+    let (stream, protocol) = open_when_ready(cluster, path, &PROTOCOLS, patience).await?;
     let end = carry_stdio(stream, Wire::of(&protocol)).await;
+    // ssh ends its conversation before the connection, and loses nothing
+    if end.is_for_both() && subresource == SUBRESOURCE {
+        say::note(NO_HALF_CLOSE);
+    }
     match end {
         End::Finished | End::FinishedForBoth | End::LocalGone => Ok(0),
         End::Stream(ending) => {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::bail;
 
 use super::options::{Route, Way};
-use super::{DEFAULT_TIMEOUT, alias, alias_of, own, pins};
+use super::{alias, alias_of, own, pins};
 use crate::cli::{self, ClusterFlags};
 use crate::cluster::Cluster;
 use crate::say;
@@ -27,7 +27,7 @@ pub async fn ssh_config(flags: &ClusterFlags, options: cli::SshConfig) -> anyhow
         target: &target,
         alias: &alias,
         way: Way::Tunnel {
-            timeout: DEFAULT_TIMEOUT,
+            timeout: None,
             accept_new_host_key: false,
         },
     };

@@ -5,9 +5,7 @@ use std::ffi::OsString;
 use anyhow::bail;
 
 use super::options::Way;
-use super::{
-    DEFAULT_TIMEOUT, FAILED, Never, alias_of, become_program, pins, route_args, shared_args,
-};
+use super::{FAILED, Never, alias_of, become_program, pins, route_args, shared_args};
 use crate::cli::{self, ClusterFlags};
 use crate::cluster::Cluster;
 use crate::say;
@@ -41,7 +39,7 @@ async fn replace(flags: &ClusterFlags, options: cli::Cp) -> anyhow::Result<Never
     let workspace = cluster.get(&target).await?;
     let alias = alias_of(&cluster, &target);
     let way = Way::Tunnel {
-        timeout: DEFAULT_TIMEOUT,
+        timeout: None,
         accept_new_host_key: false,
     };
     let mut args = route_args(flags, &cluster, &target, &alias, way)?;

@@ -12,7 +12,6 @@ mod quote;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -20,6 +19,7 @@ use serde_json::Value;
 use crate::cli::{self, ClusterFlags, TOKEN_VARIABLE};
 use crate::cluster::Cluster;
 use crate::target::{Target, user_name};
+use crate::upgrade::Patience;
 use crate::{forward, say};
 use options::{Route, Way};
 
@@ -72,7 +72,7 @@ async fn stdio(flags: &ClusterFlags, options: cli::Ssh) -> anyhow::Result<u8> {
         subresource,
         path: &path,
     };
-    forward::stdio(&cluster, tunnel, options.timeout).await
+    forward::stdio(&cluster, tunnel, Patience::of(options.timeout)).await
 }
 
 enum Never {}
@@ -264,9 +264,6 @@ pub async fn print_known_hosts(
     say::out(&lines.join("\n"))?;
     Ok(0)
 }
-
-/// How long plain OpenSSH waits for a workspace that is starting.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {

@@ -25,8 +25,8 @@ pub(super) enum OptionsError {
 pub(super) enum Way {
     /// Through the Kubernetes API, by a tunnel that this program makes.
     Tunnel {
-        /// How long to wait for a workspace that is starting.
-        timeout: Duration,
+        /// How long to wait, where the user has said so.
+        timeout: Option<Duration>,
         /// Whether the guest's new key is to be accepted.
         accept_new_host_key: bool,
     },
@@ -73,10 +73,10 @@ impl Route<'_> {
                 timeout,
                 accept_new_host_key,
             } => {
-                let mut words = vec![
-                    Word::from("--stdio"),
-                    format!("--timeout={}s", timeout.as_secs()).into(),
-                ];
+                let mut words = vec![Word::from("--stdio")];
+                words.extend(
+                    timeout.map(|timeout| Word::from(format!("--timeout={}s", timeout.as_secs()))),
+                );
                 if *accept_new_host_key {
                     words.push("--accept-new-host-key".into());
                 }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn the_tunnel_names_program_context_namespace_and_workspace() {
         let options = options(Way::Tunnel {
-            timeout: Duration::from_secs(60),
+            timeout: Some(Duration::from_secs(60)),
             accept_new_host_key: false,
         });
         assert_eq!(
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn p_12_checking_is_never_off_and_known_hosts_is_left_alone() {
         let tunnel = Way::Tunnel {
-            timeout: Duration::ZERO,
+            timeout: None,
             accept_new_host_key: true,
         };
         let jump = Way::Jump {

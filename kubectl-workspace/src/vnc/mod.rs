@@ -19,7 +19,7 @@ use crate::cluster::Cluster;
 use crate::say;
 use crate::target::Target;
 use crate::tunnel::{End, Wire, goodbye, relay};
-use crate::upgrade::{Stream, open_when_ready};
+use crate::upgrade::{Patience, Stream, open_when_ready};
 use viewer::{Surroundings, Viewer};
 
 const SUBRESOURCE: &str = "vnc";
@@ -40,7 +40,7 @@ pub async fn vnc(cluster: &Cluster, options: cli::Vnc) -> anyhow::Result<u8> {
         cluster,
         target: &target,
         takeover: options.takeover,
-        timeout: options.timeout,
+        patience: Patience::of(options.timeout),
     };
     let local = SocketAddr::new(options.address, options.port);
     if options.proxy_only {
@@ -70,14 +70,14 @@ struct Display<'a> {
     cluster: &'a Cluster,
     target: &'a Target,
     takeover: bool,
-    timeout: Duration,
+    patience: Patience,
 }
 
 impl Display<'_> {
     async fn open(&self) -> anyhow::Result<Stream> {
         let takeover = if self.takeover { "?takeover=true" } else { "" };
         let path = format!("{}/{SUBRESOURCE}{takeover}", self.target.path());
-        let (stream, _) = open_when_ready(self.cluster, &path, &PROTOCOLS, self.timeout).await?;
+        let (stream, _) = open_when_ready(self.cluster, &path, &PROTOCOLS, self.patience).await?;
         Ok(stream)
     }
 

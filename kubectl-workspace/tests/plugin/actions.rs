@@ -77,6 +77,66 @@ async fn waiting_tells_progress_and_ends_when_it_is_so() {
     late.failed(1, &["Running", "kubectl describe workspace demo -n t1"]);
 }
 
+/// A vm that is ready, with an agent's condition.
+fn running(agent: Option<(&str, &str)>) -> serde_json::Value {
+    let mut conditions =
+        vec![json!({"type": "Ready", "status": "True", "lastTransitionTime": "1"})];
+    conditions.extend(agent.map(|(status, since)| {
+        json!({"type": "AgentConnected", "status": status, "lastTransitionTime": since})
+    }));
+    json!({"phase": "Running", "conditions": conditions})
+}
+
+#[tokio::test]
+async fn a_reboot_is_waited_for_by_the_guests_agent() {
+    let place = Place::new().await;
+    place.double.workspace("t1", "demo", "vm");
+    let object = "namespaces/t1/workspaces/demo";
+    let agent = |status, since| {
+        place.double.edit(object, |demo| {
+            demo["status"] = running(Some((status, since)))
+        })
+    };
+    agent("True", "1");
+    let args = ["reboot", "demo", "--wait"];
+    let rebooting = place.command(&args).spawn().unwrap();
+    let asked = |more: usize| {
+        let double = &place.double;
+        let from = double.asked().len();
+        async move {
+            while double.asked().len() < from + more {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        }
+    };
+    let most = std::time::Duration::from_secs(20);
+    tokio::time::timeout(most, asked(4)).await.unwrap();
+    agent("False", "2");
+    tokio::time::timeout(most, asked(2)).await.unwrap();
+    agent("True", "3");
+    let ran = crate::place::Ran::end(rebooting).await.well();
+    assert_eq!(ran.out, "workspace/demo rebooted\n");
+    assert_eq!(
+        ran.err,
+        "Waiting for demo: the guest has not gone down yet\nWaiting for demo: the guest reboots; its agent is not back yet\n"
+    );
+}
+
+#[tokio::test]
+async fn a_reboot_that_nothing_tells_of_is_asked_for_and_said_to_be_unknown() {
+    let place = Place::new().await;
+    place.double.workspace("t1", "demo", "vm");
+    let object = "namespaces/t1/workspaces/demo";
+    place
+        .double
+        .edit(object, |demo| demo["status"] = running(None));
+    let ran = place.run(&["reboot", "demo", "--wait"]).await.well();
+    assert!(ran.out.contains(": done"), "the server's words: {ran:?}");
+    assert!(ran.err.contains("Not waited for") && ran.err.contains("qemu-guest-agent"));
+    let posted = place.double.asked().into_iter().any(|a| a.method == "POST");
+    assert!(posted);
+}
+
 #[tokio::test]
 async fn a_refusal_is_told_in_the_servers_words() {
     let place = Place::new().await;

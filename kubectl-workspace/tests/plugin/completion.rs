@@ -145,6 +145,116 @@ async fn the_bash_script_completes_a_line() {
     );
 }
 
+/// Whether this shell can be tried here; says so if not.
+fn has(shell: &str, test: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(shell).is_file());
+    if !found {
+        println!("skipped: {test}, for lack of {shell}");
+    }
+    found
+}
+
+/// What an interactive zsh that has read the script makes of a line and a tab.
+async fn zsh(place: &Place, line: &str) -> String {
+    let rc = place.path(".zshrc");
+    let script = r#"
+        PS1='> '; PATH=$BIN:$PATH
+        autoload -Uz compinit; compinit -u -d $HOME/.zcompdump
+        source <(kubectl-workspace completion zsh)
+        report() { print -r -- "$BUFFER" > $HOME/line; exit }
+        zle -N report; bindkey '^X' report"#;
+    std::fs::write(&rc, script).unwrap();
+    // A terminal, and whoever types at it.
+    let driver = r#"
+        zmodload zsh/zpty
+        zpty shell 'exec zsh -i'
+        zpty -r shell shown '*> *'
+        zpty -w -n shell "$LINE"$'\t'$'\x18'
+        while zpty -r shell shown; do :; done"#;
+    let bin = std::path::Path::new(PLUGIN).parent().unwrap();
+    let mut command = tokio::process::Command::new("zsh");
+    place.surround(&mut command);
+    command
+        .args(["-f", "-c", driver])
+        .env("TERM", "dumb")
+        .env("LINE", line)
+        .env("BIN", bin);
+    let ran = Ran::of(command).await;
+    std::fs::read_to_string(place.path("line")).unwrap_or_else(|_| panic!("{ran:?}"))
+}
+
+#[tokio::test]
+async fn the_zsh_script_completes_a_line() {
+    if !has("zsh", "the_zsh_script_completes_a_line") {
+        return;
+    }
+    let place = place().await;
+    for (line, expected) in [
+        (
+            "kubectl-workspace console rh",
+            "kubectl-workspace console rhel9.arm64 \n",
+        ),
+        // as far as all agree
+        (
+            "kubectl-workspace console de",
+            "kubectl-workspace console demo\n",
+        ),
+        (
+            "kubectl-workspace ssh ann@rh",
+            "kubectl-workspace ssh ann@rhel9.arm64 \n",
+        ),
+        // more follows a colon: no space
+        (
+            "kubectl-workspace cp rh",
+            "kubectl-workspace cp rhel9.arm64:\n",
+        ),
+        (
+            "kubectl-workspace port",
+            "kubectl-workspace port-forward \n",
+        ),
+    ] {
+        assert_eq!(zsh(&place, line).await, expected, "{line}");
+    }
+}
+
+/// What fish that has read the script offers for a line.
+async fn fish(place: &Place, line: &str) -> String {
+    let driver =
+        "set -x PATH $BIN $PATH; kubectl-workspace completion fish | source; complete -C $LINE";
+    let bin = std::path::Path::new(PLUGIN).parent().unwrap();
+    let mut command = tokio::process::Command::new("fish");
+    place.surround(&mut command);
+    command
+        .args(["--no-config", "-c", driver])
+        .env("LINE", line)
+        .env("BIN", bin);
+    Ran::of(command).await.well().out
+}
+
+#[tokio::test]
+async fn the_fish_script_completes_a_line() {
+    if !has("fish", "the_fish_script_completes_a_line") {
+        return;
+    }
+    let place = place().await;
+    std::fs::write(place.path("rhubarb"), "").unwrap();
+    for (line, expected) in [
+        (
+            "kubectl-workspace console de",
+            "demo\tvm Running\ndemo2\tcontainer Running\n",
+        ),
+        (
+            "kubectl-workspace ssh ann@rh",
+            "ann@rhel9.arm64\tvm Running\n",
+        ),
+        // names and no files
+        ("kubectl-workspace console rh", "rhel9.arm64\tvm Running\n"),
+    ] {
+        assert_eq!(fish(&place, line).await, expected, "{line}");
+    }
+}
+
 #[tokio::test]
 async fn each_shell_has_a_script() {
     let place = place().await;

@@ -181,6 +181,55 @@ async fn without_half_close_it_says_so_once() {
     );
 }
 
+/// The server's words (`CloseReason::EndedBoth`).
+const ENDED_BOTH: &str =
+    "your data ended, and the connection with it: this way to the port has no half-close";
+
+#[tokio::test]
+async fn where_the_server_has_no_half_close_either_it_says_so_once() {
+    let place = place(true).await;
+    let script = Script::OneEnd(ENDED_BOTH.to_owned());
+    place.double.script("portforward/8000", script);
+    let mut forwarding = Forwarding::start(&place, &[":8000", "--address", "127.0.0.1"]);
+    let address = forwarding.address().await;
+    for _ in 0..2 {
+        ask(address, b"ba").await;
+    }
+    place.double.streams(0).await;
+    let ran = forwarding.ends(rustix::process::Signal::INT).await.well();
+    let said = "what the guest has not answered by then is lost";
+    assert_eq!(ran.err.matches(said).count(), 1, "{ran:?}");
+    let args = ["port-forward", "--stdio", "demo", "8000"];
+    let ran = place.run_with_input(&args, b"ba").await.well();
+    assert_eq!(ran.err.matches(said).count(), 1, "{ran:?}");
+    let script = Script::OneEnd(ENDED_BOTH.to_owned());
+    place.double.script("demo/ssh", script);
+    let args = ["ssh", "--stdio", "demo"];
+    let ran = place.run_with_input(&args, b"ba").await.well();
+    assert_eq!(ran.err, "", "ssh loses nothing by it");
+}
+
+#[tokio::test]
+async fn a_guest_that_never_answers_is_not_asked_for_ever() {
+    let place = place(true).await;
+    let silent = |words: &str| Refuse {
+        retry_after: Some(1),
+        ..Refuse::status(503, words)
+    };
+    for _ in 0..3 {
+        place.double.refuse("demo/ssh", silent("port 22 refused"));
+    }
+    let args = ["ssh", "--stdio", "--timeout", "2", "demo"];
+    let ran = place.run(&args).await;
+    ran.failed(
+        255,
+        &[
+            "Waiting: port 22 refused",
+            "asked for 1 s, which --timeout changes",
+        ],
+    );
+}
+
 #[tokio::test]
 async fn what_cannot_be_forwarded_is_said_before_anything_listens() {
     let place = place(true).await;

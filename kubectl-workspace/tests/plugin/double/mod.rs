@@ -61,6 +61,8 @@ impl Refuse {
 pub enum Script {
     /// A tunnel to this address; whether its ends can be told apart.
     Tunnel(SocketAddr, bool),
+    /// A tunnel that gives back what it hears, and ends both directions for this reason when one has ended.
+    OneEnd(String),
     /// Says this, then gives back what it hears.
     Echo(Vec<u8>),
     /// Says this, and closes.

@@ -81,6 +81,19 @@ pub fn accept(
 async fn play(mut socket: Socket, script: Script, tunnel: bool, world: Arc<Mutex<World>>) {
     match script {
         Script::Tunnel(address, _) => carry(socket, address, tunnel).await,
+        Script::OneEnd(reason) => {
+            while let Some(Ok(message)) = socket.next().await {
+                match message {
+                    Message::Binary(bytes) if bytes.first() == Some(&1) => {
+                        return close(&mut socket, 1000, &reason).await;
+                    }
+                    Message::Binary(bytes) => {
+                        let _ = socket.send(Message::Binary(bytes)).await;
+                    }
+                    _ => {}
+                }
+            }
+        }
         Script::Echo(first) => {
             let _ = socket.send(Message::Binary(first.into())).await;
             while let Some(Ok(message)) = socket.next().await {
