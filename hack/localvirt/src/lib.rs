@@ -8,6 +8,7 @@
 //! named `reconcile`, in [`controllers`], [`setup`], [`server`] and [`guest::apply`].
 
 pub mod api;
+pub mod between;
 pub mod checker;
 pub mod controllers;
 pub mod dial;

@@ -10,11 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Script,
-    held::{Held, Hold},
-    picture, play,
-};
+use super::{Script, held::Hold, picture, play};
 use crate::{
     dial::{Answer, Duplex},
     launcher::{
@@ -183,7 +179,7 @@ where
     let (near, far) = duplex(PIPE);
     let (taken, cut) = (session.token(), board.cut.lock().clone());
     let hold = Hold::new(session);
-    let near = Held::new(near, hold.clone());
+    let near = hold.clone().with(near);
     let played = play(far, board.clone());
     tokio::spawn(async move {
         tokio::select! {

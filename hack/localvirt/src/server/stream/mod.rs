@@ -148,7 +148,7 @@ async fn open(app: &App, vmi: &Instance, mode: Mode, preserve: bool) -> Result<O
             let live = attempt.accepted(preserve);
             let excuse = Some(live.excuse());
             Ok(Opened {
-                relay: Relay::Raw(Upstream::new(answer.stream, live)),
+                relay: Relay::Raw(Upstream::new((), answer.stream, live)),
                 kind,
                 faults: app.faults.subscribe(vmi.uid(), plan),
                 excuse,

@@ -2,19 +2,10 @@
 //!
 //! The connection is taken out of hyper, so that a fault can reset it and no layer lies between the relay and TLS.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-};
-
 use http::Request;
 use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_tungstenite::{
     WebSocketStream,
@@ -28,6 +19,7 @@ use super::{
     strike::{self, LONGEST_STALL, Outcome},
 };
 use crate::{
+    between::Between,
     checker::{Excuse, Live},
     dial::Duplex,
     faults::{StreamKind, Subscription},
@@ -63,17 +55,7 @@ pub enum Relay {
 }
 
 /// The far side of a console or display, and the checker's note of it. Both end together, the far side first.
-pub struct Upstream {
-    io: Box<dyn Duplex>,
-    _live: Live,
-}
-
-impl Upstream {
-    /// A stream that was accepted.
-    pub fn new(io: Box<dyn Duplex>, live: Live) -> Self {
-        Self { io, _live: live }
-    }
-}
+pub type Upstream = Between<(), Box<dyn Duplex>, Live>;
 
 impl Relay {
     async fn run(self, client: &mut Client) {
@@ -135,32 +117,4 @@ async fn websocket(upgraded: Upgraded) -> Option<Client> {
         .max_frame_size(Some(MAX_MESSAGE));
     let server = Role::Server;
     Some(WebSocketStream::from_partially_read(stream, early, server, Some(config)).await)
-}
-
-impl AsyncRead for Upstream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Upstream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
 }
