@@ -5,26 +5,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use http::StatusCode;
 use kubeworkspaces_tests::{
-    guests::Place,
-    stream::{End, Opened, Stream, open},
+    guests::{Place, log_in},
+    stream::{End, Opened, open},
 };
 
 const RAW: [&str; 1] = ["plain.kubevirt.io"];
 const V5: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
-
-/// Logs in on a serial line; the guest's getty may have printed its prompt before we came.
-async fn log_in(console: &mut Stream) -> Result<()> {
-    console.write("\n").await?;
-    console.expect("login:", 60).await?;
-    // A name typed within 100 ms of the prompt can be flushed by the getty.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    console.write("guest\n").await?;
-    console.expect("assword", 20).await?;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    console.write("guest\n").await?;
-    console.expect("$", 20).await?;
-    Ok(())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guests_serial_console_takes_a_login_and_one_holder() -> Result<()> {

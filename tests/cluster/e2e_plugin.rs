@@ -1,47 +1,14 @@
 //! `kubectl workspace`, the program that people type, against real guests and pods.
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result};
-use kubeworkspaces_tests::{deployment::binary, guests::Place};
+use kubeworkspaces_tests::{
+    deployment::binary,
+    guests::Place,
+    plugin::{plugin, text},
+};
 use tokio::io::AsyncWriteExt as _;
-
-/// Runs the plugin with input; it is ended after two minutes.
-async fn plugin(place: &Place, args: &[&str], input: &str) -> Result<Output> {
-    let mut child = tokio::process::Command::new(binary("kubectl-workspace")?)
-        .args(args)
-        .args(["--namespace", &place.namespace])
-        .env("KUBECONFIG", place.cluster.state().kubeconfig())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut stdin = child.stdin.take().context("no stdin")?;
-    // Beside the reading, or two full pipes would wait for each other.
-    let typing = async {
-        let typed = stdin.write_all(input.as_bytes()).await;
-        drop(stdin);
-        typed
-    };
-    let limit = std::time::Duration::from_secs(120);
-    let both = async { tokio::join!(typing, child.wait_with_output()) };
-    let (typed, output) = tokio::time::timeout(limit, both).await?;
-    // Who ends early reads no more.
-    typed.or_else(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(error),
-    })?;
-    Ok(output?)
-}
-
-fn text(output: &Output) -> String {
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    format!("{:?}\n{out}\n{err}", output.status.code())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shell_in_a_pipe_gives_its_output_and_its_exit_status() -> Result<()> {

@@ -5,10 +5,29 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use localcluster::harness::Cluster;
 
+use crate::stream::Stream;
+
 /// The tiny guest's containerDisk, as `hack/up` imports it.
 pub const GUEST_IMAGE: &str = "kubeworkspaces.io/guest-tiny:dev";
 /// The container sample's image.
 pub const SHELL_IMAGE: &str = "kubeworkspaces.io/workspace-shell:dev";
+
+/// Logs in on a serial line; the guest's getty may have printed its prompt before we came.
+///
+/// # Errors
+/// When the guest does not ask for what is typed.
+pub async fn log_in(console: &mut Stream) -> Result<()> {
+    console.write("\n").await?;
+    console.expect("login:", 60).await?;
+    // A name typed within 100 ms of the prompt can be flushed by the getty.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    console.write("guest\n").await?;
+    console.expect("assword", 20).await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    console.write("guest\n").await?;
+    console.expect("$", 20).await?;
+    Ok(())
+}
 
 /// The cluster, and a namespace that goes with the test.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub mod manifests;
 pub mod memory;
 pub mod own_cluster;
 pub mod picture;
+pub mod plugin;
 pub mod replicas;
 pub mod scene;
 pub mod servers;
