@@ -51,7 +51,9 @@ async fn ask_kubevirt(place: &Place, verb: &str) -> Result<()> {
         "/apis/subresources.kubevirt.io/v1/namespaces/{}/virtualmachineinstances/demo/{verb}",
         place.namespace
     );
-    let request = Request::put(uri).body(b"{}".to_vec())?;
+    let request = Request::put(uri)
+        .header("Content-Type", "application/json")
+        .body(b"{}".to_vec())?;
     place.cluster.client()?.request_text(request).await?;
     Ok(())
 }
@@ -69,12 +71,10 @@ async fn a_guest_reboots_in_its_machine_and_keeps_its_console() -> Result<()> {
     let place = Place::new("reboot").await?;
     place.machine("demo").await?;
     let alice = place.editor("alice").await?;
-    let mut console = open(&alice, &place.path("demo", "console"), &RAW).await?;
-    let Opened::Stream(console, _) = &mut console else {
-        anyhow::bail!("{console:?}")
-    };
-    log_in(console).await?;
-    let first = boot(console).await?;
+    let path = place.path("demo", "console");
+    let mut console = open(&alice, &path, &RAW).await?.stream()?;
+    log_in(&mut console).await?;
+    let first = boot(&mut console).await?;
     let uid = instance(&place, "{.metadata.uid}").await?;
     let pods = instance(&place, "{.status.activePods}").await?;
 
@@ -82,15 +82,15 @@ async fn a_guest_reboots_in_its_machine_and_keeps_its_console() -> Result<()> {
     let said = done(&place, &["reboot", "demo", "--wait"]).await?;
     ensure!(said.contains("Not waited for"), "{said}");
     console.expect("login:", 120).await?;
-    log_in(console).await?;
-    let second = boot(console).await?;
+    log_in(&mut console).await?;
+    let second = boot(&mut console).await?;
     ensure!(first != second, "the guest has not rebooted: {first}");
 
     // Without being asked.
     done(&place, &["reboot", "demo", "--force"]).await?;
     console.expect("login:", 120).await?;
-    log_in(console).await?;
-    let third = boot(console).await?;
+    log_in(&mut console).await?;
+    let third = boot(&mut console).await?;
     ensure!(second != third, "the guest was not reset: {second}");
 
     assert_eq!(instance(&place, "{.metadata.uid}").await?, uid);

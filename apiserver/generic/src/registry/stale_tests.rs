@@ -125,14 +125,13 @@ impl Bench {
         let mut stored = self.storage.storage.get(&key()).await.unwrap();
         stored.object.fields_mut()["spec"]["size"] = json!(size);
         let (context, storage) = (WriteContext::default(), &self.storage.storage);
-        let update = storage.update(&context, &key(), &stored.object, stored.revision);
+        let update = storage.update(&context, &stored.key, &stored.object, stored.revision);
         update.await.unwrap().object
     }
 
     async fn patch(&self, patch: Value) -> Result<Object, crate::ApiError> {
-        let patched = self
-            .registry
-            .patch(&self.writer, &key(), None, &Patch::merge(patch));
+        let (key, patch) = (key(), Patch::merge(patch));
+        let patched = self.registry.patch(&self.writer, &key, None, &patch);
         patched.await.map(|written| written.object)
     }
 }
@@ -189,7 +188,7 @@ async fn what_was_deleted_behind_the_cache_is_not_found() {
     let bench = bench(true).await;
     let stored = bench.storage.storage.get(&key()).await.unwrap();
     let (context, storage) = (WriteContext::default(), &bench.storage.storage);
-    let delete = storage.delete(&context, &key(), stored.revision);
+    let delete = storage.delete(&context, &stored.key, stored.revision);
     delete.await.unwrap();
     let error = bench.patch(json!({"spec": {"size": 2}})).await.unwrap_err();
     assert_eq!(error.reason, Reason::NotFound);
