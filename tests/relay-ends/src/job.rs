@@ -61,3 +61,25 @@ impl Job {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_what_is_read() {
+        for job in [
+            Job::Take { bytes: 1 << 40 },
+            Job::Pour {
+                size: 256,
+                bytes: 7,
+            },
+            Job::Echo,
+            Job::Quiet,
+        ] {
+            assert_eq!(Job::read(job.request()).unwrap(), job);
+        }
+        let error = Job::read([9; REQUEST]).unwrap_err().to_string();
+        assert!(error.ends_with("is no job"), "{error}");
+    }
+}

@@ -31,3 +31,18 @@ impl Noise {
         &self.0[start..start + length]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_has_one_byte_however_it_is_asked_for() {
+        let noise = Noise::default();
+        let near_the_end = PERIOD as u64 - 3;
+        let across = noise.at(near_the_end, 6).to_vec();
+        let single = (0..6).flat_map(|n| noise.at(near_the_end + n, 1));
+        assert_eq!(across, single.copied().collect::<Vec<_>>());
+        assert_ne!(noise.at(0, LONGEST), noise.at(1, LONGEST));
+    }
+}
