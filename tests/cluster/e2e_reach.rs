@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use kubeworkspaces_tests::{
-    desk::{Desk, USER, greeted},
+    desk::{Desk, PATIENCE, USER, greeted},
     stream::{End, open},
 };
 use ring::digest::{self, SHA256};
@@ -15,6 +15,53 @@ use tokio::process::Command;
 async fn ssh_answers(desk: &Desk) -> Result<()> {
     let (_forward, address) = desk.forward(":22").await?;
     greeted(&address, b"SSH-2.0").await
+}
+
+/// Starts the guest's web server on its declared port.
+async fn serve_web(desk: &Desk) -> Result<()> {
+    let start = "guest-web 8080 </dev/null >/dev/null 2>&1 &";
+    desk.well(&["ssh", "demo", "--", start]).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http_and_websockets_pass_through_the_proxy_to_a_real_guest() -> Result<()> {
+    let desk = Desk::new().await?;
+    ssh_answers(&desk).await?;
+    serve_web(&desk).await?;
+    let client = desk.place.cluster.client_as(USER, &[])?;
+    let path = |rest: &str| desk.place.path("demo", "proxy/") + rest;
+    let ask = async |request: http::request::Builder, body: &str| {
+        let request = request.body(body.as_bytes().to_vec())?;
+        anyhow::Ok(client.request_text(request).await?)
+    };
+
+    let get = |rest| http::Request::get(path(rest)).header("x-mine", "kept");
+    let asked = async {
+        loop {
+            // The server in the guest may not listen yet.
+            match ask(get("request?q=1"), "").await {
+                Ok(said) => return said,
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(200)).await,
+            }
+        }
+    };
+    let said = tokio::time::timeout(PATIENCE, asked).await?;
+    let said: serde_json::Value = serde_json::from_str(&said)?;
+    assert_eq!(said["target"], "/request?q=1", "{said}");
+    let headers = said["headers"].to_string().to_ascii_lowercase();
+    ensure!(headers.contains("x-mine"), "{headers}");
+    for secret in ["authorization", "x-remote-", "impersonate-"] {
+        ensure!(!headers.contains(secret), "{secret} in {headers}");
+    }
+    let post = http::Request::post(path("echo"));
+    assert_eq!(ask(post, "there and back").await?, "there and back");
+
+    let mut socket = open(&client, &path("ws"), &[]).await?.stream()?;
+    socket.write("across the guest's WebSocket").await?;
+    socket.expect("across the guest's WebSocket", 30).await?;
+    socket.close().await?;
+    desk.place.no_sessions(30).await?;
+    desk.place.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
