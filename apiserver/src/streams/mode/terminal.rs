@@ -15,9 +15,10 @@ use tokio_util::task::TaskTracker;
 use super::{Dialling, Mode, instead, portforward};
 use crate::streams::{
     close::{CloseReason, Fault},
+    dial,
     negotiate::Subprotocol,
     ports,
-    relay::{Activity, ClientSide, Connection, Terminal, Upstream},
+    relay::{Activity, ClientSide, Connection, Pace, Terminal, Upstream},
     resolve::{Found, Kind, Target, Workspace},
     ssh::{
         first::{self, NoMessage},
@@ -104,7 +105,8 @@ impl Mode for SshTerminal {
     async fn dial(&self, dialling: &Dialling<'_>) -> Result<Upstream, ApiError> {
         let subject = subject(dialling).await?;
         let pin = self.hosts.pin(&subject, self.change).await?;
-        let io = subject.dial.dial().await?;
+        let upstream = dial::port(dialling, ports::SSH).await?;
+        let io = upstream.into_kept_connection(Pace::default(), &self.tasks);
         match Guest::meet(io, &pin.host_keys).await {
             Ok(guest) => *self.guest.lock() = Some(guest),
             Err(Trouble::HostKey) => return Err(self.hosts.refusal(&subject, &pin).await),

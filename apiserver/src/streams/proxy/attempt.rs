@@ -70,7 +70,7 @@ impl<'a> Attempt<'a> {
     /// All that it needs to be allowed as long as it lasts.
     pub(super) fn permissions(&self) -> Vec<Attributes> {
         let first = std::iter::once(self.asked.attributes.clone());
-        first.chain(further(self.asked, self.wants)).collect()
+        first.chain(further(self.asked)).collect()
     }
 
     /// Resolves, dials and looks again.

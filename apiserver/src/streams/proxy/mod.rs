@@ -70,7 +70,7 @@ impl Connect for Proxy {
             Wants::WebSocket => streams.limits.enter(&asked.user.name)?,
             Wants::Answer => streams.limits.enter_at_any_pace(&asked.user.name)?,
         };
-        for attributes in further(&asked, wants) {
+        for attributes in further(&asked) {
             let review = authorize(&*asked.authorizer, &asked.user, attributes);
             asked.stopwatch.wait(review).await?;
         }
@@ -88,15 +88,24 @@ impl Connect for Proxy {
     }
 }
 
-/// What is needed beside what was asked for, the verb of the method: `create` for an upgrade, as for
-/// every stream; and on `w1` all that is needed on `w1:port`.
-fn further(asked: &Asked, wants: Wants) -> Vec<Attributes> {
-    match (wants, &asked.named_port) {
-        (Wants::WebSocket, _) => asked.further(),
-        (Wants::Answer, None) => Vec::new(),
-        (Wants::Answer, Some(_)) => vec![Attributes {
-            name: asked.name.clone(),
-            ..asked.attributes.clone()
-        }],
+/// What is needed beside what was asked for, the verb of the method: `get` and `create`, as for every
+/// stream, since a GET too does whatever the app makes of it; and on `w1` all that is needed on `w1:port`.
+fn further(asked: &Asked) -> Vec<Attributes> {
+    let asked_for = &asked.attributes;
+    let mut verbs = vec!["get", "create"];
+    if !verbs.contains(&asked_for.verb.as_str()) {
+        verbs.push(&asked_for.verb);
     }
+    let names = match asked.named_port {
+        None => vec![&asked_for.name],
+        Some(_) => vec![&asked_for.name, &asked.name],
+    };
+    let all = names.into_iter().flat_map(|name| {
+        verbs.iter().map(move |verb| Attributes {
+            verb: (*verb).to_owned(),
+            name: name.clone(),
+            ..asked_for.clone()
+        })
+    });
+    all.filter(|one| one != asked_for).collect()
 }
