@@ -215,13 +215,12 @@ async fn hold(fight: &Fight, mut stream: Stream) {
         anyhow::Ok(())
     };
     if let Err(error) = using.await {
-        // It was ended while it was used: how, the error says.
-        let text = format!("{error:#}");
-        match text.contains("closed with Some") {
-            true => fight.count("ended early, with a reason"),
-            false => cut(fight, &text).await,
-        }
-        return;
+        // It was ended while it was used. Who could not write may still read why.
+        let end = match error.downcast_ref::<End>() {
+            Some(end) => end.clone(),
+            None => stream.end(5).await.unwrap_or(End::Cut),
+        };
+        return ended(fight, end, &format!("{error:#}")).await;
     }
     match fight.dice.roll(3) {
         0 => drop(stream), // killed
@@ -232,14 +231,25 @@ async fn hold(fight: &Fight, mut stream: Stream) {
         _ => match stream.end(30).await {
             // Nobody wanted it for so long.
             Err(_) => drop(stream),
-            Ok(End::Cut) => cut(fight, "no close frame").await,
-            Ok(End::Closed(code, reason)) => {
-                fight.count(format!("{code} {reason}"));
-                if reason.is_empty() || [1005, 1006, 1015].contains(&code) {
-                    fight.wrong(format!("ended with {code} {reason:?}"));
-                }
-            }
+            Ok(end) => ended(fight, end, "while it was held").await,
         },
+    }
+}
+
+/// Somebody else ended it. The upstream never does by itself here, and nobody is to be told that it did.
+async fn ended(fight: &Fight, end: End, how: &str) {
+    let End::Closed(code, reason) = end else {
+        return cut(fight, how).await;
+    };
+    fight.count(format!("{code} {reason}"));
+    let fits = match code {
+        1000 => reason == "taken over by another user",
+        1001 => reason.contains("another replica answers"),
+        4009 => !reason.is_empty(),
+        _ => false,
+    };
+    if !fits {
+        fight.wrong(format!("ended with {code} {reason:?}: {how}"));
     }
 }
 

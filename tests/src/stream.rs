@@ -14,7 +14,10 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{Message, protocol::Role},
+    tungstenite::{
+        Message,
+        protocol::{CloseFrame, Role},
+    },
 };
 
 /// What a caller meets at a streaming subresource.
@@ -39,13 +42,24 @@ impl Opened {
     }
 }
 
-/// How a stream ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a stream ended; also the cause of an error where more of it was wanted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum End {
     /// With a close frame.
+    #[error("closed with {0} {1:?}")]
     Closed(u16, String),
     /// Without one.
+    #[error("cut without a close frame")]
     Cut,
+}
+
+impl From<Option<CloseFrame>> for End {
+    fn from(frame: Option<CloseFrame>) -> Self {
+        match frame {
+            Some(frame) => Self::Closed(frame.code.into(), frame.reason.to_string()),
+            None => Self::Closed(1005, String::new()),
+        }
+    }
 }
 
 /// A WebSocket over whatever was upgraded.
@@ -205,7 +219,8 @@ impl Stream {
                 Ok(None) => bail!("the stream ended before {text:?}; seen: {:?}", seen()),
                 Ok(Some(Err(error))) => bail!("{error} before {text:?}; seen: {:?}", seen()),
                 Ok(Some(Ok(Message::Close(frame)))) => {
-                    bail!("closed with {frame:?} before {text:?}; seen: {:?}", seen())
+                    let before = format!("before {text:?}; seen: {:?}", seen());
+                    return Err(anyhow::Error::new(End::from(frame)).context(before));
                 }
                 Ok(Some(Ok(message))) => self.take(&message),
             }
@@ -234,10 +249,7 @@ impl Stream {
             loop {
                 match self.socket.next().await {
                     None | Some(Err(_)) => return End::Cut,
-                    Some(Ok(Message::Close(Some(frame)))) => {
-                        return End::Closed(frame.code.into(), frame.reason.to_string());
-                    }
-                    Some(Ok(Message::Close(None))) => return End::Closed(1005, String::new()),
+                    Some(Ok(Message::Close(frame))) => return frame.into(),
                     Some(Ok(message)) => self.take(&message),
                 }
             }

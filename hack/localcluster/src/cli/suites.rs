@@ -50,7 +50,14 @@ impl TestTarget {
 
 impl Suite {
     /// What CI runs, in the order in which failures are cheapest to find.
-    pub(crate) const GATE: [Self; 4] = [Self::Lint, Self::Unit, Self::Integration, Self::E2e];
+    /// Of the soak that is a minute.
+    pub(crate) const GATE: [Self; 5] = [
+        Self::Lint,
+        Self::Unit,
+        Self::Integration,
+        Self::E2e,
+        Self::Soak,
+    ];
     /// All, in the same order.
     pub(crate) const ALL: [Self; 6] = [
         Self::Lint,

@@ -22,10 +22,10 @@ const LONG: &str = "KUBEWORKSPACES_LONG";
   hack/test                  everything that CI runs; brings up the cluster if it is not up
   hack/test unit             seconds
   hack/test unit integration no root needed
-  hack/test soak             the soak for a minute or two; with --long at full length
-  hack/test --long           everything at full size, soak and long included: before an issue is called resolved")]
+  hack/test soak             the soak for a minute; with --long for ten
+  hack/test --long           everything at full size, long included: before an issue is called resolved")]
 pub(crate) struct TestArgs {
-    /// Which suites [default: lint unit integration e2e; with --long all]
+    /// Which suites [default: lint unit integration e2e soak; with --long all]
     #[arg(value_enum)]
     suites: Vec<Suite>,
     /// At full size, and with the tests that are too long for CI
