@@ -20,13 +20,7 @@ pub(super) fn pod(spec: &Value) -> Vec<Cause> {
             let path = format!("{SPEC}.{list}[{index}]");
             causes.extend(amounts::resources(container, &path));
             causes.extend(mounts(container, &path, &volumes));
-        }
-    }
-    for (index, container) in items(&spec["initContainers"]) {
-        let policy = container["restartPolicy"].as_str().unwrap_or("Always");
-        if policy != "Always" {
-            let field = format!("{SPEC}.initContainers[{index}].restartPolicy");
-            causes.push(unsupported(&field, policy, &POLICIES[..1]));
+            causes.extend(own_policy(container, &path));
         }
     }
     causes
@@ -50,6 +44,13 @@ fn restart_policy(spec: &Value, allowed: &[&str]) -> Option<Cause> {
     let policy = spec["restartPolicy"].as_str().filter(|p| !p.is_empty())?;
     (!allowed.contains(&policy))
         .then(|| unsupported(&format!("{SPEC}.restartPolicy"), policy, allowed))
+}
+
+/// A container may have a policy of its own, whatever its pod's is (KEP-5307).
+fn own_policy(container: &Value, path: &str) -> Option<Cause> {
+    let policy = container["restartPolicy"].as_str()?;
+    (!POLICIES.contains(&policy))
+        .then(|| unsupported(&format!("{path}.restartPolicy"), policy, &POLICIES))
 }
 
 fn unsupported(field: &str, value: &str, allowed: &[&str]) -> Cause {
@@ -160,11 +161,17 @@ mod tests {
             (
                 json!({"initContainers": [
                     {"restartPolicy": "Always", "volumeMounts": [mount("x", "/x")]},
-                    {"restartPolicy": "Never"}]}),
+                    {"restartPolicy": "Never"}, {"restartPolicy": "OnFailure"},
+                    {"restartPolicy": "Sometimes"}]}),
                 vec![
                     "spec.template.spec.initContainers[0].volumeMounts[0].name".to_owned(),
-                    "spec.template.spec.initContainers[1].restartPolicy".to_owned(),
+                    "spec.template.spec.initContainers[3].restartPolicy".to_owned(),
                 ],
+            ),
+            (main(json!({"restartPolicy": "Never"})), vec![]),
+            (
+                main(json!({"restartPolicy": ""})),
+                vec![format!("{first}.restartPolicy")],
             ),
             (
                 main(
