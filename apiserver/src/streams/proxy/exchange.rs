@@ -31,8 +31,8 @@ use crate::streams::{
 
 /// Header lines of an answer.
 const MAX_HEADERS: usize = 500;
-/// Bytes of an answer's head, and of what is read ahead of it.
-const MAX_HEAD: usize = 256 * 1024;
+/// Bytes of an answer's head, and of what waits in either direction.
+const MAX_HEAD: usize = 64 * 1024;
 
 /// A connection to a guest, and what holds it.
 pub(super) struct Exchange {

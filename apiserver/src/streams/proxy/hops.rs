@@ -1,7 +1,9 @@
 //! Headers that concern one connection and not the message: removed in both directions (RFC 9110
 //! §7.6.1). Pure.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, header};
+use http_body::Frame;
 
 /// What is removed even if `Connection` does not name it. `Trailer` stays: trailers are passed on.
 const HOP_BY_HOP: [HeaderName; 10] = [
@@ -24,6 +26,26 @@ pub(super) fn strip(headers: &mut HeaderMap) {
         .collect();
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
+    }
+}
+
+/// Removes those that are refused.
+pub(super) fn remove(headers: &mut HeaderMap, refused: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|n| refused(n)).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// What must not pass in a head does not pass behind the body either.
+pub(super) fn trailers(frame: Frame<Bytes>, refused: impl Fn(&HeaderName) -> bool) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(mut trailers) => {
+            strip(&mut trailers);
+            remove(&mut trailers, refused);
+            Frame::trailers(trailers)
+        }
+        Err(data) => data,
     }
 }
 

@@ -84,6 +84,7 @@ fn switching(back: &Return, answer: &Response<Incoming>) -> Response<Body> {
     let mut response = Response::new(full(""));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let mut headers = back.headers(answer.headers(), false);
+    headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     *response.headers_mut() = headers;
@@ -102,7 +103,12 @@ fn plain(back: &Return, head: &Parts, answer: Answer) -> Response<Body> {
     };
     let mut response = Response::new(body);
     *response.status_mut() = head.status;
-    *response.headers_mut() = back.headers(&head.headers, rewritten);
+    let mut headers = back.headers(&head.headers, rewritten);
+    if back.proxied && head.status.is_redirection() {
+        // kube-apiserver would make an error of it.
+        headers.remove(header::LOCATION);
+    }
+    *response.headers_mut() = headers;
     response
 }
 

@@ -66,6 +66,7 @@ impl Connect for Proxy {
         let given = Given::take(&mut call);
         let (asked, upgrade) = Asked::read(call);
         let wants = request::wants(&asked.method, &asked.headers)?;
+        given.check_handshake(wants)?;
         let mut place = match wants {
             Wants::WebSocket => streams.limits.enter(&asked.user.name)?,
             Wants::Answer => streams.limits.enter_at_any_pace(&asked.user.name)?,

@@ -40,6 +40,20 @@ impl Given {
         }
     }
 
+    /// A handshake ends with its head: what followed could be taken for a body by one side and for the
+    /// first bytes of the tunnel by the other.
+    ///
+    /// # Errors
+    /// 400 for one with a body.
+    pub(super) fn check_handshake(&self, wants: Wants) -> Result<(), ApiError> {
+        if wants == Wants::Answer || self.body.is_end_stream() {
+            return Ok(());
+        }
+        Err(ApiError::bad_request(
+            "a WebSocket's handshake has no body; leave Content-Length and Transfer-Encoding out",
+        ))
+    }
+
     /// Whether kube-apiserver passed it on.
     pub(super) fn is_proxied(&self) -> bool {
         self.via == Via::FrontProxy

@@ -82,10 +82,7 @@ pub(super) fn headers(received: &HeaderMap, passage: &Passage<'_>) -> HeaderMap 
     let mut headers = received.clone();
     let trailers = hops::has_token(received, &header::TE, "trailers");
     hops::strip(&mut headers);
-    let private: Vec<HeaderName> = headers.keys().filter(|n| is_private(n)).cloned().collect();
-    for name in private {
-        headers.remove(name);
-    }
+    hops::remove(&mut headers, is_private);
     if let Some(own) = cookies::to_guest(received.get_all(header::COOKIE), passage.tag) {
         headers.insert(header::COOKIE, own);
     }
@@ -112,7 +109,7 @@ pub(super) fn headers(received: &HeaderMap, passage: &Passage<'_>) -> HeaderMap 
 
 /// What the guest must not see, or is told anew. Servers that hand headers on as variables take `_`
 /// for `-`.
-fn is_private(name: &HeaderName) -> bool {
+pub(super) fn is_private(name: &HeaderName) -> bool {
     let name = match name.as_str() {
         plain if !plain.contains('_') => Cow::Borrowed(plain),
         odd => Cow::Owned(odd.replace('_', "-")),

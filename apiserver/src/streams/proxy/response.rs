@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use super::{
     cookies::{self, Tag},
     hops,
+    html::Links,
     location::{self, Own, Target},
     path::Prefix,
 };
@@ -32,6 +33,18 @@ const FOR_THE_ORIGIN: [HeaderName; 11] = [
     header::WWW_AUTHENTICATE,
     LOCATION,
 ];
+
+/// What is refused, or made anew, in a head, and therefore has no place behind a body.
+pub(super) fn is_for_heads(name: &HeaderName) -> bool {
+    let anew = [
+        header::SET_COOKIE,
+        header::LOCATION,
+        header::REFRESH,
+        header::CONTENT_TYPE,
+        header::CONTENT_SECURITY_POLICY,
+    ];
+    FOR_THE_ORIGIN.contains(name) || anew.contains(name)
+}
 
 /// What an answer depends on beside what the guest sent.
 #[derive(Clone, Debug)]
@@ -78,7 +91,9 @@ impl Return {
 
     /// What stands for the answer if it is a redirect that does not pass.
     pub(super) fn redirect(&self, status: StatusCode, received: &HeaderMap) -> Option<Redirect> {
-        if !self.proxied || !status.is_redirection() {
+        // What has not changed leads nowhere, whatever `Location` it repeats.
+        let leads = status.is_redirection() && status != StatusCode::NOT_MODIFIED;
+        if !self.proxied || !leads {
             return None;
         }
         let target = self.location(received)?;
@@ -112,6 +127,13 @@ impl Return {
             && let Ok(target) = HeaderValue::from_str(target.as_str())
         {
             headers.insert(header::LOCATION, target);
+        }
+        if let Some(refresh) = received.get(header::REFRESH) {
+            let mut led = Vec::new();
+            Links::new(self.prefix.clone(), &self.own).refresh(refresh.as_bytes(), &mut led);
+            if let Ok(led) = HeaderValue::from_bytes(&led) {
+                headers.insert(header::REFRESH, led);
+            }
         }
         if self.proxied {
             respell(&mut headers);
@@ -307,8 +329,13 @@ mod tests {
         }
         let headers = back(false, true).headers(&received, false);
         assert_eq!(headers["location"], format!("{PREFIX}/login"));
-        let none = back(true, true).redirect(StatusCode::NOT_MODIFIED, &map(&[]));
-        assert_eq!(none, None);
+        for received in [map(&[]), received.clone()] {
+            let none = back(true, true).redirect(StatusCode::NOT_MODIFIED, &received);
+            assert_eq!(none, None);
+        }
+        let refresh = map(&[("refresh", "3; url=/next")]);
+        let headers = back(false, true).headers(&refresh, false);
+        assert_eq!(headers["refresh"], format!("3; url={PREFIX}/next"));
     }
 
     #[test]

@@ -12,7 +12,10 @@ use hyper::body::Incoming;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::streams::{
-    proxy::shared::{Hold, now},
+    proxy::{
+        hops, response,
+        shared::{Hold, now},
+    },
     relay::End,
 };
 
@@ -64,6 +67,7 @@ impl HttpBody for Answer {
             .printed(frame.data_ref().map_or(0, Bytes::len));
         shared.traffic.touch(now());
         shared.gave(now());
+        let frame = hops::trailers(frame, response::is_for_heads);
         Poll::Ready(Some(Ok(frame)))
     }
 

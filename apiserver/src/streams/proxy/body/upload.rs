@@ -13,7 +13,10 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::streams::proxy::shared::{Shared, now};
+use crate::streams::proxy::{
+    hops, request,
+    shared::{Shared, now},
+};
 
 /// How long a guest is waited for that was asked whether it wants the body (RFC 9110 §10.1.1).
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -82,7 +85,8 @@ impl HttpBody for Upload {
             this.shared.traffic.typed(length);
             this.shared.traffic.touch(now());
         }
-        Poll::Ready(frame)
+        let passed = |frame| hops::trailers(frame, request::is_private);
+        Poll::Ready(frame.map(|frame| frame.map(passed)))
     }
 
     fn is_end_stream(&self) -> bool {

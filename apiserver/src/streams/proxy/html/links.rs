@@ -1,5 +1,6 @@
 //! Which attributes hold links, and which links get the prefix. Pure.
 
+use super::characters::{Characters, LONGEST_REFERENCE};
 use crate::streams::proxy::{location::Own, path::Prefix};
 
 /// The most of a `content` that is looked at for the URL of a refresh.
@@ -43,9 +44,9 @@ impl Links {
     /// Under this prefix, of a guest that calls itself so.
     pub(in crate::streams::proxy) fn new(prefix: Prefix, own: &Own) -> Self {
         let origins = own.origins();
-        let lengths = origins.iter().map(String::len);
+        let known = origins.iter().map(String::as_str).chain([prefix.as_str()]);
         // One more tells whether a path or an origin goes on.
-        let longest = lengths.max().unwrap_or(0).max(prefix.as_str().len()) + 1;
+        let longest = known.map(written).max().unwrap_or(0) + LONGEST_REFERENCE;
         Self {
             prefix,
             origins,
@@ -59,6 +60,11 @@ impl Links {
             Kind::Link | Kind::List => self.longest,
             Kind::Refresh => REFRESH + self.longest,
         }
+    }
+
+    /// Writes the header `Refresh`, with the prefix if it needs it.
+    pub(in crate::streams::proxy) fn refresh(&self, value: &[u8], out: &mut Vec<u8>) {
+        self.write(Kind::Refresh, value, out);
     }
 
     /// Writes the beginning of a value, with the prefix if it needs it.
@@ -83,11 +89,12 @@ impl Links {
 
     /// How much of a link goes for the prefix; `None` if it stays as it is.
     fn dropped(&self, link: &[u8]) -> Option<usize> {
-        if let [b'/', rest @ ..] = link {
+        let (link, ends): (Vec<u8>, Vec<usize>) = Characters::of(link).unzip();
+        if let [b'/' | b'\\', rest @ ..] = &link[..] {
             let elsewhere = matches!(rest.first(), Some(b'/' | b'\\'));
-            return (!elsewhere && !self.prefix.covers(link)).then_some(0);
+            return (!elsewhere && !self.prefix.covers(&link)).then_some(0);
         }
-        self.origins.iter().map(String::len).find(|length| {
+        let length = self.origins.iter().map(String::len).find(|length| {
             let origin = link.get(..*length);
             let own = |origin: &[u8]| {
                 self.origins
@@ -95,8 +102,15 @@ impl Links {
                     .any(|own| own.as_bytes().eq_ignore_ascii_case(origin))
             };
             origin.is_some_and(own) && matches!(link.get(*length), None | Some(b'/' | b'?' | b'#'))
-        })
+        })?;
+        ends.get(length - 1).copied()
     }
+}
+
+/// How long a link may be when its marks are written as references.
+fn written(link: &str) -> usize {
+    let marks = link.bytes().filter(u8::is_ascii_punctuation).count();
+    link.len() + marks * (LONGEST_REFERENCE - 1)
 }
 
 /// Where the URL of a refresh begins (the HTML standard, "shared declarative refresh steps").

@@ -12,6 +12,7 @@
 //!
 //! Memory is bounded by the beginning of one link ([`Links::longest`]). Entry point: [`Rewriter`].
 
+mod characters;
 mod links;
 #[cfg(test)]
 mod tests;
@@ -19,8 +20,11 @@ mod tests;
 use links::Kind;
 pub(super) use links::Links;
 
+/// Has no end tag: it is the last element of its page.
+const PLAINTEXT: &[u8] = b"plaintext";
+
 /// Elements whose content is text up to their end tag.
-const RAW: [&[u8]; 8] = [
+const RAW: [&[u8]; 9] = [
     b"script",
     b"style",
     b"textarea",
@@ -29,6 +33,7 @@ const RAW: [&[u8]; 8] = [
     b"xmp",
     b"noembed",
     b"noframes",
+    PLAINTEXT,
 ];
 
 /// The longest name that means something here, and one more: what is longer is nothing.
@@ -223,6 +228,9 @@ impl Rewriter {
     /// Looks for `</`, the element's name, and what ends a name.
     fn raw(&mut self, seen: usize, byte: u8) -> State {
         let name = &self.tag.0;
+        if name == PLAINTEXT {
+            return State::Raw(0);
+        }
         let expected = match seen {
             0 => Some(b'<'),
             1 => Some(b'/'),

@@ -28,6 +28,11 @@ async fn a_redirect_is_a_page_for_who_looks_and_an_error_for_others() {
     assert!(!got.contains("http-equiv"), "{got}");
     assert!(got.contains("href=\"https://example.org/\""), "{got}");
 
+    let same = "HTTP/1.1 304 Same\r\nlocation: /login\r\netag: \"1\"\r\n\r\n";
+    let got = proxied.answered("GET /", &looks, same).await;
+    assert_eq!(code(&got), 304, "{got}");
+    assert!(header(&got, "location").is_empty(), "{got}");
+
     let direct = proxied.answered("GET /a/", "", redirect).await;
     assert_eq!(code(&direct), 302);
     assert_eq!(header(&direct, "location"), [&*target]);

@@ -251,6 +251,25 @@ async fn trailers_pass() {
 }
 
 #[tokio::test]
+async fn what_no_head_may_say_no_trailer_says() {
+    let proxied = Proxied::new().await;
+    let names = "trailer: x-sum, x-remote-user, cookie, impersonate-user\r\n";
+    let body = "2\r\nok\r\n0\r\nx-sum: 7\r\nx-remote-user: admin\r\ncookie: token=1\r\nimpersonate-user: x\r\n\r\n";
+    let rest = format!(
+        "{names}transfer-encoding: chunked\r\nconnection: close\r\nte: trailers\r\n\r\n{body}"
+    );
+    let client = proxied.ask("POST /", &rest).await;
+    let mut guest = proxied.guest().await;
+    guest.head().await;
+    guest.expect("2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n").await;
+    let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: clear-site-data, x-sum\r\n\r\n\
+        2\r\nok\r\n0\r\nclear-site-data: \"*\"\r\nx-sum: 8\r\n\r\n";
+    guest.send(answer).await;
+    let got = client.rest().await;
+    assert!(got.ends_with("2\r\nok\r\n0\r\nx-sum: 8\r\n\r\n"), "{got}");
+}
+
+#[tokio::test]
 async fn cookies_of_the_guest_come_back_to_it_and_no_others_do() {
     let proxied = Proxied::new().await;
     let answer = "HTTP/1.1 200 OK\r\nset-cookie: sid=1; Path=/; Domain=example.org\r\ncontent-length: 0\r\n\r\n";

@@ -65,6 +65,11 @@ async fn what_is_no_websocket_does_not_pass() {
     let foreign = format!("{UPGRADE}origin: https://evil.example\r\n");
     let answer = proxied.refused("GET /", &foreign).await;
     assert_eq!(code(&answer), 403, "{answer}");
+    for body in ["content-length: 5\r\n", "transfer-encoding: chunked\r\n"] {
+        let answer = proxied.refused("GET /", &format!("{UPGRADE}{body}")).await;
+        assert_eq!(code(&answer), 400, "{body}: {answer}");
+        assert!(answer.contains("has no body"), "{answer}");
+    }
     for (answer, expected) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", 502),
         (
