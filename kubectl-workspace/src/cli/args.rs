@@ -231,7 +231,7 @@ pub struct Start {
     #[allow(missing_docs)]
     pub action: Action,
     /// Stop a machine before its first instruction, until it is started once more
-    #[arg(long, conflicts_with_all = ["wait", "console"])]
+    #[arg(long, conflicts_with = "console")]
     pub paused: bool,
     /// Open the console of a machine before its first instruction, so that nothing of what it says
     /// at boot is missed

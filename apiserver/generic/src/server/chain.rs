@@ -63,13 +63,24 @@ struct Pending {
 impl Handler for Chain {
     async fn answer(&self, request: Request<Body>, peer: &Peer) -> Response<Body> {
         let audit_id = audit_id(request.headers());
+        let upgrade = request.headers().contains_key(header::UPGRADE);
         let mut response = match RequestInfo::parse(request.method(), request.uri()) {
             Ok(info) => self.identify(request, info, peer, &audit_id).await,
             Err(error) => error.to_response(),
         };
         finish(response.headers_mut(), &audit_id);
+        if upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            end_connection(response.headers_mut());
+        }
         response
     }
+}
+
+/// kube-apiserver passes a refused upgrade's answer on and closes the connection, without a word of its own: a client
+/// that keeps connections would send its next request into the closed one. What was meant for the stream is not read
+/// as a request either. Source: `k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go`.
+fn end_connection(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 impl Chain {

@@ -263,6 +263,20 @@ async fn a_forged_identity_is_judged_as_anonymous() {
 }
 
 #[tokio::test]
+async fn an_upgrade_that_is_refused_ends_its_connection_and_says_so() {
+    let f = Fixture::start(RequestLimits::default()).await;
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    for path in [ROBOT, "/nowhere"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n");
+        let whole = tokio::time::timeout(Duration::from_secs(20), f.send(None, &request));
+        let answer = whole.await.unwrap();
+        assert_eq!(answer.code(), 403, "{path}");
+        assert_eq!(answer.header("connection").as_deref(), Some("close"));
+    }
+    f.end().await;
+}
+
+#[tokio::test]
 async fn the_front_proxys_user_arrives_whole_and_both_logs_can_be_joined() {
     let f = Fixture::start(RequestLimits::default()).await;
     let more =
