@@ -44,6 +44,7 @@ pub mod ssh;
 pub mod target;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 pub mod upstream;
 pub mod wire;
 

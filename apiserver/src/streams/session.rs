@@ -10,8 +10,6 @@ use std::{
 
 use apiserver_generic::{UserInfo, audit::Record, stopwatch::Stopwatch};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -27,12 +25,11 @@ use super::{
     relay::{ClientSide, Connection, End, Limits, Relay, Traffic, Upstream},
     resolve::{Found, Machine, Target, Workspace},
     target::Finder,
+    upgrade::{Upgraded, tell, upgraded},
     wire::Exit,
 };
 use crate::sessions::{Held, Seat, Sessions, record::Wish};
 
-/// How long the client's connection may take to be ours after the 101.
-pub(super) const UPGRADE_LIMIT: Duration = Duration::from_secs(10);
 /// How often what has passed is added to the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(15);
 /// Exit statuses from here on mean that the command was killed by a signal.
@@ -102,7 +99,7 @@ impl Accepted {
     /// Carries the stream to its end and releases what it held.
     pub(super) async fn run(self, caller: Caller) {
         let Self {
-            upgrade,
+            mut upgrade,
             subprotocol,
             upstream,
             workspace,
@@ -120,17 +117,35 @@ impl Accepted {
             options,
             stopwatch,
         } = self;
-        let Some(client) = upgraded(upgrade, held.as_mut()).await else {
-            tracing::info!(
-                audit_id = &*caller.audit_id,
-                "the stream ended before its upgrade"
-            );
-            upstream.end(options.pace).await;
-            mode.abandon();
-            if let Some(held) = held {
-                held.release().await;
+        let lost = async {
+            match held.as_mut() {
+                Some(held) => held.told().await,
+                None => std::future::pending().await,
             }
-            return;
+        };
+        let client = match upgraded(&mut upgrade, lost).await {
+            Upgraded::Ours(client) => client,
+            early => {
+                upstream.end(options.pace).await;
+                mode.abandon();
+                if let Some(held) = held {
+                    held.release().await;
+                }
+                let Upgraded::Told(told) = early else {
+                    tracing::info!(
+                        audit_id = &*caller.audit_id,
+                        "the client was gone before its upgrade"
+                    );
+                    return;
+                };
+                let reason = reason(Ending::Told(told), &finder, &workspace, &found.target).await;
+                let traffic = Traffic::new(tokio::time::Instant::now().into_std());
+                annotate(&caller, &reason, &traffic, Duration::ZERO);
+                let limits = limits(&*mode, &workspace, &options);
+                tell(upgrade, mode.client_wire(subprotocol), &reason, limits).await;
+                drop(permit);
+                return;
+            }
         };
         let (began, label) = (Instant::now(), mode.label());
         let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
@@ -219,24 +234,6 @@ async fn carry(
         end = relay.run() => Ending::End(end),
     };
     (relay, ending)
-}
-
-/// The client's connection, once it is ours; nothing when it is gone or the claim is lost before.
-async fn upgraded(upgrade: OnUpgrade, held: Option<&mut Held>) -> Option<Box<dyn Connection>> {
-    let lost = async {
-        match held {
-            Some(held) => held.told().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        _ = lost => None,
-        upgraded = timeout(UPGRADE_LIMIT, upgrade) => {
-            let client = TokioIo::new(upgraded.ok()?.ok()?);
-            Some(Box::new(client))
-        }
-    }
 }
 
 /// Keeps the metrics of a long stream from standing still.

@@ -29,7 +29,7 @@ use crate::streams::{
     permit::Permit,
     reach::{Line, Reached},
     relay::{End, Pace},
-    session::UPGRADE_LIMIT,
+    upgrade::UPGRADE_LIMIT,
 };
 
 /// A request that may be passed on.
