@@ -6,6 +6,7 @@ use std::sync::Arc;
 use apiserver_generic::{ApiError, request};
 use apiservice::v1alpha1::SessionMode;
 use async_trait::async_trait;
+use tokio_util::task::TaskTracker;
 
 use super::{Choose, Dialling, Mode, instead, portforward, terminal::SshTerminal};
 use crate::streams::{
@@ -23,6 +24,7 @@ use crate::streams::{
 /// The guest's SSH server.
 pub struct Tunnel {
     hosts: Arc<dyn Hosts>,
+    tasks: TaskTracker,
     change: OnChange,
 }
 
@@ -31,21 +33,20 @@ pub fn choose(streams: &Streams) -> Choose {
     let (hosts, tasks) = streams.ssh();
     Box::new(move |asked| {
         asked.without_port()?;
-        let hosts = hosts.clone();
+        let (hosts, tasks) = (hosts.clone(), tasks.clone());
         let change = match asked.accepts_host_key() {
             true => OnChange::Accept,
             false => OnChange::Refuse,
         };
         match mode(asked).as_str() {
-            "tunnel" => Ok(Arc::new(Tunnel { hosts, change })),
+            "tunnel" => Ok(Arc::new(Tunnel {
+                hosts,
+                tasks,
+                change,
+            })),
             "terminal" => {
                 let size = size(asked)?;
-                Ok(Arc::new(SshTerminal::new(
-                    hosts,
-                    tasks.clone(),
-                    change,
-                    size,
-                )))
+                Ok(Arc::new(SshTerminal::new(hosts, tasks, change, size)))
             }
             _ => Err(ApiError::bad_request(
                 "mode must be terminal (the server is the SSH client) or tunnel (bytes to the guest's SSH server)",
@@ -115,7 +116,7 @@ impl Mode for Tunnel {
     }
 
     async fn dial(&self, dialling: &Dialling<'_>) -> Result<Upstream, ApiError> {
-        let subject = subject(dialling).await?;
+        let subject = subject(dialling, &self.tasks).await?;
         let pin = self.hosts.pin(&subject, self.change).await?;
         self.hosts.prove(&subject, &pin).await?;
         dial::port(dialling, ports::SSH).await

@@ -103,7 +103,7 @@ impl Mode for SshTerminal {
     }
 
     async fn dial(&self, dialling: &Dialling<'_>) -> Result<Upstream, ApiError> {
-        let subject = subject(dialling).await?;
+        let subject = subject(dialling, &self.tasks).await?;
         let pin = self.hosts.pin(&subject, self.change).await?;
         let upstream = dial::port(dialling, ports::SSH).await?;
         let io = upstream.into_kept_connection(Pace::default(), &self.tasks);

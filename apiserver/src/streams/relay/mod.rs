@@ -16,7 +16,6 @@ mod limits;
 mod liveness;
 mod outbox;
 mod pass;
-mod plain;
 mod pump;
 mod rfb;
 #[cfg(test)]

@@ -51,12 +51,21 @@ fn bench(subprotocol: Subprotocol, upstream_wire: UpstreamWire) -> Bench {
 }
 
 fn bench_with(subprotocol: Subprotocol, upstream_wire: UpstreamWire, limits: Limits) -> Bench {
+    let client = ClientWire::terminal(subprotocol);
+    between(client, |io| Upstream::Frames(io, upstream_wire), limits)
+}
+
+fn between(
+    client_wire: ClientWire,
+    upstream_of: impl FnOnce(DuplexStream) -> Upstream<DuplexStream>,
+    limits: Limits,
+) -> Bench {
     let (client, ours) = duplex(PIPE);
     let (upstream, theirs) = duplex(PIPE);
     let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
     let relay = Relay::new(
-        ClientSide::new(ours, ClientWire::terminal(subprotocol)),
-        Upstream::Frames(theirs, upstream_wire),
+        ClientSide::new(ours, client_wire),
+        upstream_of(theirs),
         Arc::clone(&traffic),
         limits,
     );
@@ -105,19 +114,6 @@ fn noise(length: usize) -> Vec<u8> {
 
 /// A relay whose upstream is bytes.
 fn tunnel(subprotocol: Subprotocol, terminal: Option<Terminal>, limits: Limits) -> Bench {
-    let (client, ours) = duplex(PIPE);
-    let (upstream, theirs) = duplex(PIPE);
-    let traffic = Arc::new(Traffic::new(tokio::time::Instant::now().into_std()));
-    let relay = Relay::new(
-        ClientSide::new(ours, ClientWire::bytes(subprotocol)),
-        Upstream::Bytes(theirs, terminal),
-        Arc::clone(&traffic),
-        limits,
-    );
-    Bench {
-        relay,
-        client,
-        upstream,
-        traffic,
-    }
+    let client = ClientWire::bytes(subprotocol);
+    between(client, |io| Upstream::Bytes(io, terminal), limits)
 }

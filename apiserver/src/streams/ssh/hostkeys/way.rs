@@ -6,13 +6,14 @@ use apiserver_generic::ApiError;
 use apiservice::v1alpha1::{RootIdentity, RootKind};
 use async_trait::async_trait;
 use kube::Client;
+use tokio_util::task::TaskTracker;
 
 use super::{Dial, Owner, Root, Subject, identify};
 use crate::streams::{
     dial::{self, tcp::Network},
     mode::Dialling,
     ports,
-    relay::Connection,
+    relay::{Connection, Pace},
     resolve::{Found, Workspace},
     target::Finder,
 };
@@ -24,6 +25,7 @@ struct Way {
     network: Arc<dyn Network>,
     workspace: Workspace,
     found: Found,
+    tasks: TaskTracker,
 }
 
 #[async_trait]
@@ -39,15 +41,15 @@ impl Dial for Way {
             takeover: false,
         };
         let upstream = dial::port(&dialling, ports::SSH).await?;
-        Ok(upstream.into_connection())
+        Ok(upstream.into_kept_connection(Pace::default(), &self.tasks))
     }
 }
 
-/// The guest that is dialled.
+/// The guest that is dialled; `tasks` keep the connections to it alive.
 ///
 /// # Errors
 /// Its root disk could not be looked up.
-pub async fn subject(dialling: &Dialling<'_>) -> Result<Subject, ApiError> {
+pub async fn subject(dialling: &Dialling<'_>, tasks: &TaskTracker) -> Result<Subject, ApiError> {
     let (workspace, found) = (dialling.workspace, dialling.found);
     let pod_uid = found.target.pod_uid().to_owned();
     let root = match &found.features.root {
@@ -63,6 +65,7 @@ pub async fn subject(dialling: &Dialling<'_>) -> Result<Subject, ApiError> {
         network: dialling.network.clone(),
         workspace: workspace.clone(),
         found: found.clone(),
+        tasks: tasks.clone(),
     };
     Ok(Subject {
         owner: Owner {
