@@ -227,7 +227,7 @@ async fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// The command lines of processes that mention `dir`, without the watcher's last act.
+/// The command lines of processes that mention `dir`, without the shell that watches over them.
 fn processes_with(dir: &std::path::Path) -> Vec<String> {
     let dir = dir.to_str().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();

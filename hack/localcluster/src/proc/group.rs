@@ -15,7 +15,8 @@ use std::process::{self, Command, ExitStatus, Stdio};
 use super::{CommandLine, ProcError, tail};
 
 /// Waits for the end of the pipe, then has a process outside the group end the group (this shell included) and remove
-/// the directory: a shell that kills its own group could not do anything afterwards.
+/// the directory: a shell that kills its own group could not do anything afterwards. That process alone has the shell's
+/// standard output then, whose end tells that all is done.
 const WATCHER: &str =
     r#"cat >/dev/null; exec setsid sh -c 'kill -s KILL -- "-$1"; rm -rf -- "$2"' sh "$$" "$1""#;
 
@@ -40,7 +41,7 @@ impl Group {
             .args(["-c", WATCHER, "sh"])
             .arg(dir)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
@@ -87,8 +88,12 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         drop(self.watcher.stdin.take());
-        // It ends itself within milliseconds; a failure to wait leaves only a zombie until this process ends.
+        // It ends within milliseconds, and what it left behind to clean up soon after; a failure to wait leaves only a
+        // zombie until this process ends.
         let _ = self.watcher.wait();
+        if let Some(mut until_clean) = self.watcher.stdout.take() {
+            let _ = io::copy(&mut until_clean, &mut io::sink());
+        }
     }
 }
 
@@ -163,9 +168,7 @@ mod tests {
         drop(group);
         assert!(identity.wait(LIMIT).unwrap());
         assert!(watcher.wait(LIMIT).unwrap());
-        while dir.exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert!(!dir.exists(), "dropping waits for the end");
     }
 
     #[test]
